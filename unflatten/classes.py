@@ -1,0 +1,86 @@
+"""Generating the class of an unflattened module from its definition."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from unflatten import _torch
+from unflatten.calls import BODY
+from unflatten.codegen import Code
+from unflatten.info import offered
+from unflatten.modules import DEFINITION, PLACE, RECONSTRUCT, Definition, UnflattenedModule, pick, root
+
+_HELPERS: Mapping[str, Any] = {
+    "torch": torch,
+    "F": torch.nn.functional,
+    "pick": pick,
+    "root": root,
+    "rebuild": _torch.rebuild,
+    "leaves": _torch.tree_leaves,
+}
+
+
+_made: weakref.WeakKeyDictionary[Definition, type[UnflattenedModule]] = weakref.WeakKeyDictionary()
+
+
+def class_of(definition: Definition) -> type[UnflattenedModule]:
+    """The class of a definition, the same one each time."""
+    if definition not in _made:
+        _made[definition] = _make_class(definition)
+    return _made[definition]
+
+
+def reconstruct(definition: Definition) -> UnflattenedModule:
+    """An empty module of a definition's class, for unpickling."""
+    cls = class_of(definition)
+    return cls.__new__(cls)
+
+
+def _make_class(definition: Definition) -> type[UnflattenedModule]:
+    functions = [_compile(code, definition.name) for code in definition.codes()]
+    members: dict[str, Any] = {
+        "__module__": UnflattenedModule.__module__,
+        "__qualname__": definition.name,
+        DEFINITION: definition,
+        RECONSTRUCT: reconstruct,
+    }
+    members.update(offered(definition.taken))
+    if len(functions) == 1:
+        members["forward"] = functions[0]
+    elif functions:
+        members["forward"] = _dispatcher(functions)
+    cls: type[UnflattenedModule] = type(definition.name, (UnflattenedModule,), members)
+    return cls
+
+
+def _dispatcher(functions: list[Callable[..., Any]]) -> Callable[..., Any]:
+    """The `forward` of a module that is called in several ways."""
+
+    def forward(self: UnflattenedModule, *args: Any, **kwargs: Any) -> Any:
+        body = kwargs.pop(BODY, None)
+        if body is None:
+            args, kwargs = self.__dict__[PLACE].admit(args, kwargs)
+            body = kwargs.pop(BODY)
+        return functions[body](self, *args, **kwargs)
+
+    return forward
+
+
+_count = itertools.count()
+
+
+def _compile(code: Code, owner: str) -> Callable[..., Any]:
+    """Compiles a body; tracebacks and `inspect` find its source."""
+    filename = f"<unflattened {owner} {next(_count)}>"
+    namespace = {**_HELPERS, **code.objects}
+    exec(compile(code.source, filename, "exec"), namespace)
+    function: Callable[..., Any] = namespace[code.source.split("(")[0].removeprefix("def ")]
+    linecache.cache[filename] = (len(code.source), None, code.source.splitlines(keepends=True), filename)
+    weakref.finalize(function, linecache.cache.pop, filename, None)
+    return function

@@ -1,0 +1,208 @@
+"""The order that effects impose, and functionalised writes put back in place.
+
+Three things order operators besides the values that they hand on: writes and reads of the same memory,
+through whatever alias or view; operators that draw random numbers or act on the world; assertions. Each
+becomes an edge, so that everything later only has to respect edges, never positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from unflatten import _torch
+from unflatten.flat import FlatInput, FlatNode, FlatProgram, Source, Value
+from unflatten.operators import Order, changes_shape, facts_of, is_pure_view, order_of, written_arguments
+
+StorageKey = Callable[[FlatInput], Hashable | None]
+"""Tells which inputs share memory: equal keys do, None never does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What has to happen before what.
+
+    Attributes:
+        before: for each operator, by index, the operators that must run earlier for their effects.
+        same: for the result of an in-place operator, the value that it is: `x.add_(1)` is `x`.
+        written: the inputs whose memory the program writes.
+    """
+
+    before: Mapping[int, tuple[int, ...]]
+    same: Mapping[FlatNode, Value]
+    written: frozenset[FlatInput]
+
+
+def restore_writes(program: FlatProgram) -> FlatProgram:
+    """Gives a functionalised program its writes back: `buffer.copy_(new_value)` where it was computed."""
+    if not program.mutations:
+        return program
+    nodes = list(program.nodes)
+    targets = {target for _, target in program.mutations}
+    become: dict[Value, FlatInput] = {}
+    for value, target in program.mutations:
+        scope = value.scope if isinstance(value, FlatNode) else ()
+        if value in targets:  # two inputs that exchange values: both are read before either is written
+            value = FlatNode(
+                len(nodes), f"{value.name}_clone", torch.ops.aten.clone.default, (value,), {}, (value,), value.meta, ()
+            )
+            nodes.append(value)
+        write = FlatNode(
+            index=len(nodes),
+            name=f"{target.name}_copy",
+            target=torch.ops.aten.copy_.default,
+            args=(target, value),
+            kwargs={},
+            operands=(target, value),
+            meta={"val": target.meta.get("val")},
+            scope=scope,
+        )
+        nodes.append(write)
+        become[value] = target
+    outputs = tuple(become.get(value, value) if isinstance(value, FlatNode) else value for value in program.outputs)
+    restored = frozenset(nodes[len(program.nodes) :])
+    return replace(program, nodes=tuple(nodes), outputs=outputs, mutations=(), restored=restored)
+
+
+def find_effects(program: FlatProgram, storage_of: StorageKey) -> Effects:
+    """Finds the edges that effects impose, in linear time.
+
+    Only the relative order of operators whose effects conflict is used, so two valid orders of one graph
+    give the same edges.
+    """
+    before: dict[int, list[int]] = {}
+    _chain(program.nodes, before)
+    _close_brackets(program.nodes, before)
+    writers = {node.index: written for node in program.nodes if (written := list(_values(written_arguments(node))))}
+    if not writers:
+        return Effects({at: tuple(found) for at, found in before.items()}, {}, frozenset())
+    memory = _Memory.of(program, storage_of)
+    _order_accesses(program, writers, memory, before)
+    touched = {memory.find(value) for values in writers.values() for value in values}
+    return Effects(
+        before={at: tuple(dict.fromkeys(found)) for at, found in before.items()},
+        same=_same_objects(program.nodes),
+        written=frozenset(value for value in program.inputs if memory.find(value) in touched),
+    )
+
+
+def _chain(nodes: Iterable[FlatNode], before: dict[int, list[int]]) -> None:
+    """Each effect after the previous one of its kind."""
+    last: dict[Order, int] = {}
+    for node in nodes:
+        order = order_of(node)
+        if order is not Order.FREE:
+            if order in last:
+                before.setdefault(node.index, []).append(last[order])
+            last[order] = node.index
+
+
+def _close_brackets(nodes: Iterable[FlatNode], before: dict[int, list[int]]) -> None:
+    """Functorch transforms close after everything that computes with what they opened."""
+    opened: list[int] = []
+    inside: dict[Value, int] = {}
+    members: dict[int, list[int]] = {}
+    parent: dict[int, int | None] = {}
+    for node in nodes:
+        if node.target in _torch.BRACKET_OPEN:
+            parent[node.index] = opened[-1] if opened else None
+            opened.append(node.index)
+        elif node.target in _torch.BRACKET_CLOSE and opened:
+            before.setdefault(node.index, []).extend(members.get(opened.pop(), ()))
+        elif parent:
+            bracket: int | None = max((inside[value] for value in node.operands if value in inside), default=None)
+            if node.target in _torch.BRACKET_ENTER and opened:
+                bracket = opened[-1]
+            if bracket is not None:
+                members.setdefault(bracket, []).append(node.index)
+                bracket = parent[bracket] if node.target in _torch.BRACKET_LEAVE else bracket
+            if bracket is not None:
+                inside[node] = bracket
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Union-find over values that may share memory."""
+
+    parents: dict[Any, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(program: FlatProgram, storage_of: StorageKey) -> _Memory:
+        memory = _Memory()
+        for value in program.inputs:
+            key = storage_of(value) if value.source is not Source.USER else None
+            if key is not None:
+                memory.join(value, ("storage", key))
+        for node in program.nodes:
+            for value in _aliased(node):
+                memory.join(node, value)
+        return memory
+
+    def find(self, value: Any) -> Any:
+        root = value
+        while (above := self.parents.get(root, root)) is not root:
+            root = above
+        while value is not root:
+            self.parents[value], value = root, self.parents.get(value, root)
+        return root
+
+    def join(self, a: Any, b: Any) -> None:
+        self.parents[self.find(a)] = self.find(b)
+
+
+def _aliased(node: FlatNode) -> Iterator[Value]:
+    """The operands that a result may share memory with."""
+    facts = facts_of(node.target)
+    if isinstance(node.target, _torch.OpOverload):
+        for at in facts.views:
+            yield from _values([node.args[at] if at < len(node.args) else node.kwargs.get(facts.names[at])])
+    else:
+        yield from node.operands
+
+
+def _values(arguments: Iterable[Any]) -> Iterator[Value]:
+    for value in arguments:
+        if isinstance(value, FlatNode | FlatInput):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from _values(value)
+
+
+def _order_accesses(
+    program: FlatProgram, writers: Mapping[int, list[Value]], memory: _Memory, before: dict[int, list[int]]
+) -> None:
+    """Reads after the write that they see and before the next one; writes in their order."""
+    touched = {memory.find(value) for values in writers.values() for value in values}
+    reshaped = {
+        memory.find(value) for at, values in writers.items() if changes_shape(program.nodes[at]) for value in values
+    }
+    last_write: dict[Any, int] = {}
+    readers: dict[Any, list[int]] = {}
+    for node in program.nodes:
+        accessed = dict.fromkeys(root for value in node.operands if (root := memory.find(value)) in touched)
+        if is_pure_view(node) and not reshaped.intersection(accessed):
+            continue
+        written = dict.fromkeys(memory.find(value) for value in writers.get(node.index, ()))
+        for root in accessed | written:
+            if root in last_write:
+                before.setdefault(node.index, []).append(last_write[root])
+            if root in written:
+                before.setdefault(node.index, []).extend(readers.pop(root, ()))
+                last_write[root] = node.index
+            else:
+                readers.setdefault(root, []).append(node.index)
+
+
+def _same_objects(nodes: Iterable[FlatNode]) -> dict[FlatNode, Value]:
+    same: dict[FlatNode, Value] = {}
+    for node in nodes:
+        at = facts_of(node.target).returns
+        value = node.args[at] if 0 <= at < len(node.args) else None
+        if isinstance(value, FlatInput):
+            same[node] = value
+        elif isinstance(value, FlatNode):
+            same[node] = same.get(value, value)
+    return same

@@ -1,0 +1,64 @@
+"""The exception family: every error that a caller can provoke derives from `UnflattenError`."""
+
+from collections.abc import Iterable
+
+
+class UnflattenError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ProgramError(UnflattenError, ValueError):
+    """The program can't be read: what it says about itself is contradictory or incomplete."""
+
+
+class NotAProgramError(UnflattenError, TypeError):
+    """Something other than a `torch.export.ExportedProgram` was given."""
+
+
+class JointProgramError(ProgramError):
+    """The program holds a backward graph too, which has no nested form that runs eagerly."""
+
+
+class SignatureMismatchError(ProgramError):
+    """The graph and the graph signature of a program disagree."""
+
+
+class GraphOrderError(ProgramError):
+    """The nodes of a graph are not in an order in which they can run."""
+
+
+class MissingStateError(ProgramError):
+    """A parameter, buffer or constant that the program names has no value."""
+
+
+class InputError(UnflattenError, ValueError):
+    """The arguments of a call are not ones that the program was captured for."""
+
+
+class UnknownCallError(InputError):
+    """A module was used alone in a way in which the program never called it."""
+
+
+class UnknownSignatureError(UnflattenError, TypeError):
+    """The program does not say how a module was called, and the answer matters."""
+
+
+class ModeError(UnflattenError, RuntimeError):
+    """`train()` or `eval()` asks for a mode that the captured operators can't take."""
+
+
+class StructureError(UnflattenError, RuntimeError):
+    """A value of this package contradicts itself: a fault here, not of the caller."""
+
+
+def listing(items: Iterable[object], limit: int = 8) -> str:
+    """The first `limit` items, one a line, and how many were left out.
+
+    >>> print(listing(["a", "b", "c"], limit=2))
+      - a
+      - b
+      ... and 1 more
+    """
+    lines = [f"  - {item}" for item in items]
+    rest = len(lines) - limit
+    return "\n".join(lines[:limit] + ([f"  ... and {rest} more"] if rest > 0 else []))

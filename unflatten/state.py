@@ -1,0 +1,193 @@
+"""Who owns which parameter, buffer and constant, and which of them are one tensor.
+
+The result of unflattening holds the program's own tensors. Only memory that the program writes, or all of
+it on request, is copied, and then what shared memory before shares it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import Parameter
+
+from unflatten import _torch
+from unflatten.flat import FlatInput, FlatProgram, Source
+from unflatten.paths import ModulePath
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntry:
+    """One name under which a module holds something.
+
+    Attributes:
+        owner: the module.
+        name: the attribute.
+        source: parameter, buffer, constant or object.
+        persistent: whether the state dict holds it.
+        value: what is held in the program.
+    """
+
+    owner: ModulePath
+    name: str
+    source: Source
+    persistent: bool
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlan:
+    """The state of a program, by name and by tensor.
+
+    Attributes:
+        entries: what the modules hold, in the order of the original's state dict.
+        names: for each input of the graph, every (module, attribute) that holds its value.
+        literals: the inputs that no module held: tensors written out inside of a `forward`.
+        tensors: the value of each input.
+    """
+
+    entries: tuple[StateEntry, ...]
+    names: Mapping[FlatInput, tuple[tuple[ModulePath, str], ...]]
+    literals: frozenset[FlatInput]
+    tensors: Mapping[FlatInput, Any]
+
+    def storage_key(self, value: FlatInput) -> Hashable | None:
+        """What the inputs that share memory have in common."""
+        return storage_key(self.tensors.get(value))
+
+
+def plan_state(program: FlatProgram) -> StatePlan:
+    """Finds every state entry of a program and what it is an alias of."""
+    entries = [*_registered(program), *_non_persistent(program), *_constants(program)]
+    by_tensor: dict[Hashable, list[tuple[ModulePath, str]]] = {}
+    for entry in entries:
+        by_tensor.setdefault(_tensor_key(entry.value, entry.source), []).append((entry.owner, entry.name))
+    names, tensors = {}, {}
+    literals = set()
+    for value in program.inputs:
+        if value.source in (Source.USER, Source.TOKEN):
+            continue
+        tensors[value] = held = _value_of(program, value)
+        own = _owner_and_name(value.fqn)
+        found = by_tensor.get(_tensor_key(held, value.source), [])
+        names[value] = tuple(sorted(found, key=lambda name: name != own))
+        if not found:
+            literals.add(value)
+    return StatePlan(tuple(entries), names, frozenset(literals), tensors)
+
+
+def _registered(program: FlatProgram) -> Iterable[StateEntry]:
+    signature = program.source.graph_signature
+    parameters, buffers = set(signature.parameters), set(signature.buffers)
+    for fqn, value in program.source.state_dict.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        trainable = fqn in parameters or (fqn not in buffers and isinstance(value, Parameter))
+        owner, name = _owner_and_name(fqn)
+        yield StateEntry(owner, name, Source.PARAMETER if trainable else Source.BUFFER, True, value)
+
+
+def _non_persistent(program: FlatProgram) -> Iterable[StateEntry]:
+    held = program.source.state_dict
+    for value in program.inputs:
+        if value.source in (Source.BUFFER, Source.PARAMETER) and value.fqn not in held:
+            owner, name = _owner_and_name(value.fqn)
+            yield StateEntry(owner, name, value.source, value.persistent, program.source.constants[value.fqn])
+
+
+def _constants(program: FlatProgram) -> Iterable[StateEntry]:
+    paths = set(program.paths)
+    buffers = {value.fqn for value in program.inputs if value.source in (Source.BUFFER, Source.PARAMETER)}
+    for fqn, value in program.source.constants.items():
+        owner, name = _owner_and_name(fqn)
+        if fqn not in buffers and owner in paths and not _torch.is_literal_constant(fqn):
+            source = Source.CONSTANT if isinstance(value, torch.Tensor) else Source.OBJECT
+            yield StateEntry(owner, name, source, False, value)
+
+
+def _value_of(program: FlatProgram, value: FlatInput) -> Any:
+    for holder in (program.source.state_dict, program.source.constants, program.attributes):
+        if value.fqn in holder and (value.persistent or holder is not program.source.state_dict):
+            return holder[value.fqn]
+    return program.attributes.get(value.fqn)
+
+
+def _owner_and_name(fqn: str) -> tuple[ModulePath, str]:
+    path = ModulePath.parse(fqn)
+    return path.parent, path.name
+
+
+def storage_key(value: Any) -> Hashable | None:
+    """Equal for tensors that share memory, None for what is no tensor."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    address = _address(value)
+    return ("memory", str(value.device), address) if address else ("object", id(value))
+
+
+def _tensor_key(value: Any, source: Source) -> Hashable:
+    """Equal for what is one tensor: the same object, or the same view of the same memory."""
+    if not isinstance(value, torch.Tensor) or not _address(value) or _is_wrapped(value):
+        return id(value)
+    kind = Source.PARAMETER if source is Source.PARAMETER else Source.BUFFER
+    layout = (value.storage_offset(), tuple(value.shape), tuple(value.stride()), value.dtype)
+    return storage_key(value), layout, kind
+
+
+def _address(value: torch.Tensor) -> int:
+    """Where a tensor's memory starts, or 0 where it has none of its own."""
+    if _is_wrapped(value) or value.layout is not torch.strided or value.device.type == "meta":
+        return 0
+    return value.untyped_storage().data_ptr()
+
+
+def _is_wrapped(value: torch.Tensor) -> bool:
+    """Whether a tensor is of a class that may keep its data somewhere else."""
+    if issubclass(type(value), Parameter):
+        return type(value.data) is not torch.Tensor
+    return type(value) is not torch.Tensor
+
+
+def materialise(plan: StatePlan, copied: Iterable[Any]) -> dict[int, Any]:
+    """What the modules will hold for each value of the program, by `id`.
+
+    Tensors that are one stay one. Those whose memory is among that of `copied` get memory of their own.
+
+    Args:
+        plan: the state of the program.
+        copied: tensors whose memory has to be copied.
+    """
+    memory = {storage_key(value) for value in copied}
+    storages: dict[Hashable, torch.UntypedStorage] = {}
+    one: dict[Hashable, Any] = {}
+    held: dict[int, Any] = {}
+    kinds = [(entry.value, entry.source) for entry in plan.entries]
+    kinds += [(plan.tensors[value], value.source) for value in plan.literals]
+    for value, source in kinds:
+        key = _tensor_key(value, source)
+        if key not in one:
+            own = _clone(value, storages) if storage_key(value) in memory else value
+            if source is Source.PARAMETER and not isinstance(own, Parameter):
+                own = Parameter(own, requires_grad=own.requires_grad)
+            one[key] = own
+        held[id(value)] = one[key]
+    return held
+
+
+def _clone(value: torch.Tensor, storages: dict[Hashable, torch.UntypedStorage]) -> torch.Tensor:
+    """A copy with the same layout, class and marks; copies of views share memory as the views did."""
+    with torch.no_grad():
+        data = value.detach().clone()
+        if _address(value) and not value.is_conj() and not value.is_neg():
+            key = storage_key(value)
+            if key not in storages:
+                storages[key] = value.untyped_storage().clone()
+            data = torch.empty(0, dtype=value.dtype, device=value.device).set_(
+                storages[key], value.storage_offset(), value.shape, value.stride()
+            )
+    copy = _torch.as_parameter(data, value) if isinstance(value, Parameter) else data.requires_grad_(value.requires_grad)
+    for mark, content in vars(value).items():
+        setattr(copy, mark, content)
+    return copy
