@@ -93,6 +93,8 @@ class Bodies:
         heights: dict[Draft, int] = {}
         for draft in reversed(list(self.grouping.drafts())):
             heights[draft] = 1 + max((heights[child] for child in draft.children), default=-1)
+        for draft in self.grouping.idle:
+            heights[draft] = 0
         for draft in sorted(heights, key=lambda draft: (heights[draft], item_key(draft))):
             self._add(draft, _Writer(self, draft).write())
         for variants in self.variants.values():

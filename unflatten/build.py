@@ -91,7 +91,7 @@ class _Builder:
         ambient = ambient_modes(grouping)
         bodies = Bodies(grouping, arranged, ambient, _namer(program, state, grouping))
         bodies.write()
-        regions = freeze(list(grouping.drafts()), arranged, ambient)
+        regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)
         return _Builder(program, effects, state, grouping, arranged, ambient, bodies, regions)
 
     def build(self, copy_state: bool, check_inputs: bool) -> UnflattenedModule:

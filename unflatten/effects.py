@@ -7,7 +7,7 @@ becomes an edge, so that everything later only has to respect edges, never posit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 
 from unflatten import _torch
 from unflatten.flat import FlatInput, FlatNode, FlatProgram, Source, Value
-from unflatten.operators import Order, changes_shape, facts_of, is_pure_view, order_of, written_arguments
+from unflatten.operators import Order, facts_of, order_of, written_arguments
 
 StorageKey = Callable[[FlatInput], Hashable | None]
 """Tells which inputs share memory: equal keys do, None never does."""
@@ -89,11 +89,18 @@ def find_effects(program: FlatProgram, storage_of: StorageKey) -> Effects:
     )
 
 
-def _chain(nodes: Iterable[FlatNode], before: dict[int, list[int]]) -> None:
-    """Each effect after the previous one of its kind."""
+def _chain(nodes: Sequence[FlatNode], before: dict[int, list[int]]) -> None:
+    """Each effect after the previous one of its kind.
+
+    Higher-order operators may not run inside of a functorch transform that they were not in, so they count
+    as effects where there are any.
+    """
+    transforms = any(node.target in _torch.BRACKET_OPEN for node in nodes)
     last: dict[Order, int] = {}
     for node in nodes:
         order = order_of(node)
+        if transforms and isinstance(node.target, _torch.HigherOrderOperator):
+            order = Order.SEQUENCE
         if order is not Order.FREE:
             if order in last:
                 before.setdefault(node.index, []).append(last[order])
@@ -174,17 +181,15 @@ def _values(arguments: Iterable[Any]) -> Iterator[Value]:
 def _order_accesses(
     program: FlatProgram, writers: Mapping[int, list[Value]], memory: _Memory, before: dict[int, list[int]]
 ) -> None:
-    """Reads after the write that they see and before the next one; writes in their order."""
+    """Reads after the write that they see and before the next one; writes in their order.
+
+    Taking a view is a read: a view taken before a write has another gradient than one taken after it.
+    """
     touched = {memory.find(value) for values in writers.values() for value in values}
-    reshaped = {
-        memory.find(value) for at, values in writers.items() if changes_shape(program.nodes[at]) for value in values
-    }
     last_write: dict[Any, int] = {}
     readers: dict[Any, list[int]] = {}
     for node in program.nodes:
         accessed = dict.fromkeys(root for value in node.operands if (root := memory.find(value)) in touched)
-        if is_pure_view(node) and not reshaped.intersection(accessed):
-            continue
         written = dict.fromkeys(memory.find(value) for value in writers.get(node.index, ()))
         for root in accessed | written:
             if root in last_write:

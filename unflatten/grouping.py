@@ -78,6 +78,7 @@ class Grouping:
     Attributes:
         root: the draft of the whole program.
         owner: the draft of each operator, None for one that floats.
+        idle: calls that are known although they have no operator, beside the tree.
     """
 
     program: FlatProgram
@@ -85,6 +86,7 @@ class Grouping:
     state: StatePlan
     root: Draft
     owner: list[Draft | None]
+    idle: list[Draft] = field(default_factory=list)
 
     @staticmethod
     def of(
@@ -114,7 +116,21 @@ class Grouping:
                 draft = inner
             draft.nodes.append(node)
             owner.append(draft)
-        return Grouping(program, effects, state, top, owner)
+        found = {draft.call for draft in drafts.values()}
+        idle = [Draft(call, top, 1, form=form) for call, form in forms.items() if call not in found]
+        grouping = Grouping(program, effects, state, top, owner)
+        grouping.idle = [draft for draft in idle if grouping.is_self_contained(draft)]
+        return grouping
+
+    def is_self_contained(self, draft: Draft) -> bool:
+        """Whether what a call without operators returns is among its arguments or its state."""
+        if draft.form is None:
+            return False
+        given = {self.resolve(leaf) for leaf in draft.form.values()}
+        returned = (self.resolve(leaf) for leaf in draft.form.results if isinstance(leaf, FlatNode | FlatInput))
+        return all(
+            leaf in given or (isinstance(leaf, FlatInput) and leaf.fqn and self.owns(draft, leaf)) for leaf in returned
+        )
 
     def drafts(self) -> Iterator[Draft]:
         """Every draft, each before the ones inside it."""

@@ -62,7 +62,13 @@ class Info:
 
     @property
     def graph(self) -> fx.Graph:
-        """The first body as an fx graph, made anew each time; nodes carry the metadata of the program's."""
+        """The first body as an fx graph, made anew each time; nodes carry the metadata of the program's.
+
+        Raises:
+            AttributeError: the program never calls the module.
+        """
+        if not self.bodies:
+            raise AttributeError("the program never calls this module, so it has no graph")
         return self.graphs[0]
 
     @property

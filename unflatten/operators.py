@@ -116,24 +116,6 @@ def argument(node: FlatNode, name: str) -> Any:
     return node.args[at] if at < len(node.args) else None
 
 
-_PURE_VIEWS = frozenset(
-    "alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose "
-    "unbind unfold unsqueeze view view_as_complex view_as_real".split()
-)
-"""Views whose result never is a copy, as `reshape`'s may be."""
-
-
-def is_pure_view(node: FlatNode) -> bool:
-    """Whether an operator hands memory on without reading it."""
-    target = node.target
-    return isinstance(target, _torch.OpOverload) and target.namespace == "aten" and target._opname in _PURE_VIEWS
-
-
-def changes_shape(node: FlatNode) -> bool:
-    """Whether an operator changes the shape or strides of the object that it is given."""
-    return isinstance(node.target, _torch.OpOverload) and torch.Tag.inplace_view in node.target.tags
-
-
 def order_of(node: FlatNode) -> Order:
     """What one operator must keep its place among: dropout in eval mode, say, is free."""
     facts = facts_of(node.target)

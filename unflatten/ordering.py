@@ -41,6 +41,9 @@ def arrange(grouping: Grouping) -> dict[Draft, Arrangement]:
         items = _schedule(needs, _roots(grouping, draft, needs))
         inputs = _inputs(grouping, draft, items, done)
         done[draft] = Arrangement(items, inputs, _outputs(draft, items, done))
+    for draft in grouping.idle:
+        given = draft.form.values() if draft.form else ()
+        done[draft] = Arrangement((), tuple(dict.fromkeys(map(grouping.resolve, given))), ())
     return done
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from unflatten.flat import FlatNode, FlatProgram
+from unflatten import _torch
+from unflatten.flat import FlatNode, FlatProgram, Value
 from unflatten.paths import Scope, common_scope
 
 
@@ -20,7 +21,7 @@ class Evidence(Enum):
     """Why an operator has the owner that it has."""
 
     STACK = "the capture recorded it"
-    PRODUCER = "it takes a result out of what its owner computed"
+    PRODUCER = "it takes a result out of what its owner computed, or closes what that opened"
     NEIGHBOURS = "its scope was missing, and its neighbours are there"
     NOTHING = "nothing said where it belongs, so the root keeps it"
 
@@ -38,8 +39,15 @@ def assign_owners(program: FlatProgram) -> Ownership:
     nodes = program.nodes
     scopes: list[Scope | None] = []
     evidence: list[Evidence] = []
+    opened: list[FlatNode] = []
     for node in nodes:
-        producer = node.operands[0] if node.target is operator.getitem and node.operands else None
+        producer: Value | None = None
+        if node.target is operator.getitem and node.operands:
+            producer = node.operands[0]
+        elif node.target in _torch.BRACKET_OPEN:
+            opened.append(node)
+        elif node.target in _torch.BRACKET_CLOSE and opened:
+            producer = opened.pop()  # strict export leaves the scope off what closes a transform
         if isinstance(producer, FlatNode):
             scopes.append(scopes[producer.index])
             evidence.append(Evidence.PRODUCER)
@@ -79,7 +87,7 @@ def _fill(
         scopes[node.index] = max(candidates, key=len) if candidates else ()
         if evidence[node.index] is Evidence.STACK:
             evidence[node.index] = Evidence.NEIGHBOURS if candidates else Evidence.NOTHING
-        elif isinstance(node.operands[0], FlatNode):
+        elif node.operands and isinstance(node.operands[0], FlatNode):
             scopes[node.index] = scopes[node.operands[0].index]
 
 
