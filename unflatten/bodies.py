@@ -32,11 +32,13 @@ class Variant:
         body: the body; its result is only complete after `finish`.
         index: its number among the module's bodies.
         drafts: the calls.
+        key: equal for bodies that compute the same in the same way, of whatever module; after `finish`.
         outputs: for calls without a known form, the numbers of the values that it returns.
     """
 
     body: Body
     index: int
+    key: Hashable
     drafts: list[Draft] = field(default_factory=list)
     outputs: dict[int, None] = field(default_factory=dict)
 
@@ -107,7 +109,7 @@ class Bodies:
         variant = self._keys.get(key)
         if variant is None:
             variants = self.variants.setdefault(path, [])
-            variant = self._keys[key] = Variant(written.body, len(variants))
+            variant = self._keys[key] = Variant(written.body, len(variants), key[1])
             variants.append(variant)
         variant.drafts.append(draft)
         variant.outputs.update((index, None) for index in written.values.values())
@@ -122,6 +124,8 @@ class Bodies:
         result = body.result
         if variant.drafts[0].form is None:
             result = _plain_result(sorted(variant.outputs))
+        settled = tuple((step.pick, step.outs, step.flat) for step in steps if isinstance(step, Invoke))
+        variant.key = variant.key, settled, tuple(sorted(variant.outputs))
         return replace(body, steps=steps, result=result)
 
     def _settle(self, pending: Pending) -> Invoke:

@@ -139,9 +139,9 @@ class Body:
 
 
 def _step_key(step: Apply | Invoke) -> Hashable:
-    modes = tuple((mode.kind, frozen(mode.value)) for mode in step.modes)
+    modes = tuple((mode.kind, frozen(mode.value)) for mode in step.modes) if step.modes else ()
     if isinstance(step, Apply):
-        return step.out, step.target, frozen(step.args), frozen(step.kwargs), modes
+        return step.out, step.target, frozen(step.args), frozen(step.kwargs) if step.kwargs else (), modes
     return step.module, step.pick, frozen(step.args), frozen(step.kwargs), step.outs, step.flat, modes
 
 
@@ -150,13 +150,20 @@ def frozen(value: Any) -> Hashable:
 
     `1`, `1.0` and `True` are different, `0.0` and `-0.0` too; two NaNs are alike.
     """
-    if isinstance(value, Local | Held):
-        return value
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value  # type: ignore[no-any-return]
+    if kind in _TYPED:
+        return kind, value
     if isinstance(value, tuple | list):
-        return ("tuple" if isinstance(value, tuple) else "list", *map(frozen, value))
+        return "tuple" if isinstance(value, tuple) else "list", tuple([frozen(item) for item in value])
     if isinstance(value, Mapping):
-        return ("dict", *((frozen(key), frozen(item)) for key, item in value.items()))
+        return "dict", tuple([(frozen(key), frozen(item)) for key, item in value.items()])
     return _frozen_constant(value)
+
+
+_AS_THEY_ARE = frozenset({Local, Held, str, type(None)})
+_TYPED = frozenset({int, bool, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format})
 
 
 def _frozen_constant(value: Any) -> Hashable:
@@ -170,8 +177,6 @@ def _frozen_constant(value: Any) -> Hashable:
         return Rebuilt, _spec_key(value.spec), frozen(value.leaves)
     if isinstance(value, SubGraph):
         return _graph_key(value.module)
-    if isinstance(value, int | str | bytes | None | torch.dtype | torch.device | torch.layout | torch.memory_format):
-        return type(value), value
     return type(value), id(value)
 
 

@@ -77,6 +77,7 @@ class _Builder:
     ambient: Mapping[Draft, Modes]
     bodies: Bodies
     regions: Mapping[Draft, Region]
+    training: bool
 
     @staticmethod
     def of(source: ExportedProgram) -> _Builder:
@@ -92,7 +93,8 @@ class _Builder:
         bodies = Bodies(grouping, arranged, ambient, _namer(program, state, grouping))
         bodies.write()
         regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)
-        return _Builder(program, effects, state, grouping, arranged, ambient, bodies, regions)
+        training = all(trained_mode(node) is not False for node in program.nodes)
+        return _Builder(program, effects, state, grouping, arranged, ambient, bodies, regions, training)
 
     def build(self, copy_state: bool, check_inputs: bool) -> UnflattenedModule:
         """Makes the modules."""
@@ -150,12 +152,12 @@ class _Builder:
             return nn.ParameterList()
         bodies = tuple(variant.body for variant in variants)
         taken = frozenset(names.get(path, set()) & set(OFFERED))
-        key = (self._type_name(path), tuple(body.key() for body in bodies), taken)
+        key = (self._type_name(path), tuple(variant.key for variant in variants), taken)
         if key not in definitions:
             definitions[key] = Definition(key[0], bodies, taken)
         cls = class_of(definitions[key])
         module = cls()
-        module.training = not any(captured is False for _, captured in self._flags())
+        module.training = self.training
         module.__dict__[PLACE] = self._place(path, variants, limits, check_inputs)
         return module
 
@@ -167,12 +169,6 @@ class _Builder:
                 if draft.call is not None and draft.call.type_name:
                     return draft.call.type_name
         return ""
-
-    def _flags(self) -> Iterator[tuple[str, bool]]:
-        for node in self.program.nodes:
-            mode = trained_mode(node)
-            if mode is not None:
-                yield node.name, mode
 
     def _place(self, path: ModulePath, variants: list[Variant], limits: Limits, check_inputs: bool) -> Place:
         drafts = [(variant, draft) for variant in variants for draft in variant.drafts]
