@@ -22,7 +22,7 @@ from unflatten.nesting import Access, Item, Rebuilt
 from unflatten.spelling import ATOM, Text, spell
 
 _WIDTH = 96
-_BUILTINS = {"self", "torch", "pick", "root", "rebuild", "leaves", "getattr", "slice", "float", "dict"}
+_BUILTINS = {"self", "torch", "F", "pick", "root", "rebuild", "leaves", "getattr", "slice", "float", "dict"}
 
 
 @dataclass(frozen=True, slots=True)
