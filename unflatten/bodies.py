@@ -204,11 +204,11 @@ class _Writer:
     def extras(self, draft: Draft) -> list[FlatNode]:
         """What a call with a known form returns beyond that form, because a pass made others use it."""
         form = draft.form
-        declared = {self._resolved(leaf) for leaf in form.results} if form else set()
+        declared = {self._resolved(leaf, draft) for leaf in form.results} if form else set()
         return [value for value in self.bodies.arranged[draft].outputs if value not in declared]
 
-    def _resolved(self, leaf: Any) -> Any:
-        return self.grouping.resolve(leaf) if isinstance(leaf, FlatNode | FlatInput) else id(leaf)
+    def _resolved(self, leaf: Any, draft: Draft) -> Any:
+        return self.grouping.resolve(leaf, draft) if isinstance(leaf, FlatNode | FlatInput) else id(leaf)
 
     def _parameters(self) -> tuple[Parameter, ...]:
         form = self.draft.form
@@ -217,7 +217,7 @@ class _Writer:
             bound = []
             for leaf, access in leaves:
                 if isinstance(leaf, FlatNode | FlatInput):
-                    value = self.grouping.resolve(leaf)
+                    value = self.grouping.resolve(leaf, self.draft)
                     if value not in self.env:
                         bound.append((self._define(value, name if not access else natural(value.name)[0]).index, access))
             made.append(Parameter(name, tuple(bound)))
@@ -247,7 +247,7 @@ class _Writer:
 
     def value(self, value: Value) -> Local | Held:
         """How the body refers to a value; computes it first where it is a number that floats."""
-        value = self.grouping.resolve(value)
+        value = self.grouping.resolve(value, self.draft)
         if value not in self.env:
             if isinstance(value, FlatInput):
                 self.env[value] = self._held(value)
@@ -299,7 +299,7 @@ class _Writer:
         if form is None:
             return tuple(self.value(value) for value in inputs), {}
         args, kwargs = assemble(form.in_spec, [self._leaf(leaf) for leaf in form.arguments])
-        declared = {self.grouping.resolve(leaf) for leaf in form.values()}
+        declared = {self.grouping.resolve(leaf, child) for leaf in form.values()}
         rest = [value for value in inputs if value not in declared]
         parameters = self.bodies.of_call[child].body.parameters[len(form.names) :]
         extra = {parameter.name: self.value(value) for parameter, value in zip(parameters, rest, strict=True)}
@@ -318,7 +318,7 @@ class _Writer:
         places: dict[Value, Access] = {}
         for leaf, access in zip(form.results, accesses(form.out_spec), strict=True):
             if isinstance(leaf, FlatNode):
-                places.setdefault(self.grouping.resolve(leaf), ((Item(0), *access) if extras else access))
+                places.setdefault(self.grouping.resolve(leaf, child), ((Item(0), *access) if extras else access))
         for at, value in enumerate(extras, 1):
             places[value] = (Item(at),)
         return tuple((self._define(value, _result_name(child, value)).index, places[value]) for value in outputs), ()

@@ -15,7 +15,7 @@ import torch
 
 from unflatten import _torch
 from unflatten.flat import FlatInput, FlatNode, FlatProgram, Source, Value
-from unflatten.operators import Order, facts_of, order_of, written_arguments
+from unflatten.operators import Order, facts_of, order_of, returned_operand, written_arguments
 
 StorageKey = Callable[[FlatInput], Hashable | None]
 """Tells which inputs share memory: equal keys do, None never does."""
@@ -28,11 +28,13 @@ class Effects:
     Attributes:
         before: for each operator, by index, the operators that must run earlier for their effects.
         same: for the result of an in-place operator, the value that it is: `x.add_(1)` is `x`.
+        unchanged: for the result of an operator that had nothing to do, the operand that it is.
         written: the inputs whose memory the program writes.
     """
 
     before: Mapping[int, tuple[int, ...]]
     same: Mapping[FlatNode, Value]
+    unchanged: Mapping[FlatNode, Value]
     written: frozenset[FlatInput]
 
 
@@ -77,14 +79,16 @@ def find_effects(program: FlatProgram, storage_of: StorageKey) -> Effects:
     _chain(program.nodes, before)
     _close_brackets(program.nodes, before)
     writers = {node.index: written for node in program.nodes if (written := list(_values(written_arguments(node))))}
+    unchanged = {node: value for node in program.nodes if (value := returned_operand(node)) is not None}
     if not writers:
-        return Effects({at: tuple(found) for at, found in before.items()}, {}, frozenset())
+        return Effects({at: tuple(found) for at, found in before.items()}, {}, unchanged, frozenset())
     memory = _Memory.of(program, storage_of)
     _order_accesses(program, writers, memory, before)
     touched = {memory.find(value) for values in writers.values() for value in values}
     return Effects(
         before={at: tuple(dict.fromkeys(found)) for at, found in before.items()},
         same=_same_objects(program.nodes),
+        unchanged=unchanged,
         written=frozenset(value for value in program.inputs if memory.find(value) in touched),
     )
 

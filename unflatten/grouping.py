@@ -79,6 +79,7 @@ class Grouping:
         root: the draft of the whole program.
         owner: the draft of each operator, None for one that floats.
         idle: calls that are known although they have no operator, beside the tree.
+        handed_back: values that a call would hand out although they are what it was given.
     """
 
     program: FlatProgram
@@ -87,6 +88,7 @@ class Grouping:
     root: Draft
     owner: list[Draft | None]
     idle: list[Draft] = field(default_factory=list)
+    handed_back: set[tuple[Draft, FlatNode]] = field(default_factory=set)
 
     @staticmethod
     def of(
@@ -149,12 +151,53 @@ class Grouping:
         """Whether a value is a number that every call computes for itself."""
         return isinstance(value, FlatNode) and self.owner[value.index] is None
 
-    def resolve(self, value: Value) -> Value:
-        """The object that a value is: what `x.add_(1)` returns is `x`."""
-        return self.effects.same.get(value, value) if isinstance(value, FlatNode) else value
+    def resolve(self, value: Value, draft: Draft | None = None) -> Value:
+        """The object that a value is, as seen from a draft: what `x.add_(1)` returns is `x`."""
+        while isinstance(value, FlatNode):
+            if value in self.effects.same:
+                value = self.effects.same[value]
+            elif draft is not None and value in self.effects.unchanged and self._is_handed_back(value, draft):
+                value = self.effects.unchanged[value]
+            else:
+                break
+        return value
+
+    def _is_handed_back(self, value: FlatNode, draft: Draft) -> bool:
+        inner = self.owner[value.index]
+        while inner is not None and not self._encloses(inner, draft):
+            if (inner, value) in self.handed_back:
+                return True
+            inner = inner.parent
+        return False
 
     def connect(self) -> None:
-        """Finds what crosses each boundary, anew. Linear in the number of crossings."""
+        """Finds what crosses each boundary, anew. Linear in the number of crossings.
+
+        A call that hands out what it computes and, beside that, a value that it was given, is taken not to
+        return the latter: others have it from where it was computed.
+        """
+        self._connect()
+        found = {
+            (draft, value)
+            for draft in self.drafts()
+            if draft.form is None and draft.parent is not None and len(draft.outputs) > 1
+            for value in self._given(draft)
+        }
+        if not found <= self.handed_back:
+            self.handed_back |= found
+            self._connect()
+
+    def _given(self, draft: Draft) -> list[FlatNode]:
+        given = []
+        for value in draft.outputs:
+            operand = self.effects.unchanged.get(value)
+            while isinstance(operand, FlatNode) and self._within(operand, draft) and operand in self.effects.unchanged:
+                operand = self.effects.unchanged[operand]
+            if operand is not None and not (isinstance(operand, FlatNode) and self._within(operand, draft)):
+                given.append(value)
+        return given if len(given) < len(draft.outputs) else []
+
+    def _connect(self) -> None:
         for draft in self.drafts():
             draft.forget()
         for draft in list(self.drafts()):
@@ -164,12 +207,12 @@ class Grouping:
             draft = self.owner[node.index]
             if draft is not None:
                 for value in node.operands:
-                    self._use(self.resolve(value), draft, node)
+                    self._use(self.resolve(value, draft), draft, node)
                 for earlier in self.effects.before.get(node.index, ()):
                     self._order(self.program.nodes[earlier], node)
         for value in self.root.form.results if self.root.form else ():
             if isinstance(value, FlatNode | FlatInput):
-                self._use(self.resolve(value), self.root, None)
+                self._use(self.resolve(value, self.root), self.root, None)
         for draft in reversed(list(self.drafts())):
             for scalar in list(draft.scalars):
                 self._provide(scalar, draft)
@@ -192,8 +235,8 @@ class Grouping:
 
     def _declare(self, draft: Draft, form: Form) -> None:
         """A known form asks for its arguments and offers its results, used or not."""
-        leaves = [self.resolve(leaf) for leaf in form.values()]
-        results = [self.resolve(leaf) for leaf in form.results if isinstance(leaf, FlatNode | FlatInput)]
+        leaves = [self.resolve(leaf, draft) for leaf in form.values()]
+        results = [self.resolve(leaf, draft) for leaf in form.results if isinstance(leaf, FlatNode | FlatInput)]
         if any(isinstance(leaf, FlatNode) and self._within(leaf, draft) for leaf in leaves):
             draft.form = None  # a pass moved what was computed outside into the call
             return
@@ -345,7 +388,7 @@ class Grouping:
             draft: where it is needed.
             inputs: the draft's inputs, in the order of preference.
         """
-        tensor, dimension = self.resolve(scalar.operands[0]), scalar.args[1]
+        tensor, dimension = self.resolve(scalar.operands[0], draft), scalar.args[1]
         if self.has(draft, tensor) and tensor not in draft.inputs:
             return tensor, dimension
         wanted = size_expression(scalar)

@@ -152,6 +152,25 @@ def written_arguments(node: FlatNode) -> list[Any]:
     return written
 
 
+def returned_operand(node: FlatNode) -> Any:
+    """The operand that a call hands back, the object itself, because there was nothing to do; None if none.
+
+    `x.to(torch.float32)` of a float32 tensor is `x`, and so is dropout in eval mode. Captures can't tell the
+    two apart afterwards and write the later one wherever `x` is used again.
+    """
+    operand = node.operands[0] if len(node.operands) == 1 else None
+    if operand is None or not isinstance(node.target, _torch.OpOverload) or operand is not node.args[0]:
+        return None
+    if node.target._opname in ("dropout", "feature_dropout", "alpha_dropout"):
+        return operand if argument(node, "train") is False else None
+    if node.target._opname == "to" and not argument(node, "copy"):
+        before, after = operand.meta.get("val"), node.meta.get("val")
+        same = isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor)
+        if same and (before.dtype, before.device) == (after.dtype, after.device):
+            return operand if argument(node, "memory_format") in (None, torch.preserve_format) else None
+    return None
+
+
 def bodies(node: FlatNode) -> Iterator[SubGraph]:
     """The bodies that a higher-order operator is given."""
     if isinstance(node.target, _torch.HigherOrderOperator):

@@ -50,7 +50,7 @@ def arrange(grouping: Grouping) -> dict[Draft, Arrangement]:
 def _needs(grouping: Grouping, draft: Draft, item: Item, done: Mapping[Draft, Arrangement]) -> list[Item]:
     """What has to run before an item: for its effects first, then for its arguments, in their order."""
     found: dict[Item, None] = dict.fromkeys(sorted(draft.effects.get(item, ()), key=item_key))
-    for value in _taken(grouping, item, done):
+    for value in _taken(grouping, draft, item, done):
         if isinstance(value, FlatNode) and grouping.floats(value):
             found.update(dict.fromkeys(grouping.scalar_needs(value, draft)))
         else:
@@ -61,10 +61,10 @@ def _needs(grouping: Grouping, draft: Draft, item: Item, done: Mapping[Draft, Ar
     return list(found)
 
 
-def _taken(grouping: Grouping, item: Item, done: Mapping[Draft, Arrangement]) -> Iterable[Value]:
+def _taken(grouping: Grouping, draft: Draft, item: Item, done: Mapping[Draft, Arrangement]) -> Iterable[Value]:
     if isinstance(item, Draft):
         return done[item].inputs
-    return (grouping.resolve(value) for value in item.operands)
+    return (grouping.resolve(value, draft) for value in item.operands)
 
 
 def _roots(grouping: Grouping, draft: Draft, needs: Mapping[Item, list[Item]]) -> tuple[list[Item], list[Item]]:
@@ -72,7 +72,7 @@ def _roots(grouping: Grouping, draft: Draft, needs: Mapping[Item, list[Item]]) -
     used = {need for found in needs.values() for need in found}
     free = sorted((item for item in needs if item not in used), key=item_key)
     if draft.parent is None and draft.form is not None:
-        results = [grouping.resolve(value) for value in draft.form.results if isinstance(value, FlatNode | FlatInput)]
+        results = [grouping.resolve(value, draft) for value in draft.form.results if isinstance(value, FlatNode | FlatInput)]
         first = [item for value in results if (item := grouping.item_of(value, draft)) is not None]
         free = list(dict.fromkeys((*first, *free)))
     acts = [item for item in free if _only_acts(item)]
@@ -139,9 +139,9 @@ def _inputs(
         return ()
     found: dict[Value, None] = {}
     if draft.form is not None:
-        found.update(dict.fromkeys(grouping.resolve(leaf) for leaf in draft.form.values()))
+        found.update(dict.fromkeys(grouping.resolve(leaf, draft) for leaf in draft.form.values()))
     for item in items:
-        for value in _taken(grouping, item, done):
+        for value in _taken(grouping, draft, item, done):
             if value in draft.inputs:
                 found[value] = None
             elif isinstance(value, FlatNode) and grouping.floats(value):
