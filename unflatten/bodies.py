@@ -12,6 +12,7 @@ from typing import Any
 
 from unflatten import _torch
 from unflatten.body import Apply, Body, Held, Invoke, Local, Parameter, Step
+from unflatten.errors import StructureError
 from unflatten.flat import FlatInput, FlatNode, Modes, Value
 from unflatten.grouping import Draft, Grouping
 from unflatten.legality import item_key
@@ -174,6 +175,7 @@ class _Writer:
         self.arranged = bodies.arranged[draft]
         self.ambient = bodies.ambient.get(draft, ())
         self.env: dict[Value, Local | Held] = {}
+        self.locals: dict[FlatNode, Local] = {}
         self.names: list[str] = []
         self.steps: list[Any] = []
         self.origins: list[FlatNode | Draft] = []
@@ -190,13 +192,13 @@ class _Writer:
         values: dict[FlatNode, int] = {}
         result = None
         if form is None:
-            values = {value: self._local(value) for value in self.arranged.outputs}
+            values = {value: self._computed(value) for value in self.arranged.outputs}
         else:
             leaves = [self._leaf(leaf) for leaf in form.results]
             result = assemble(form.out_spec, leaves)
             extras = self.extras(self.draft)
             if extras:
-                result = (result, *(self.value(value) for value in extras))
+                result = (result, *(Local(self._computed(value)) for value in extras))
         named = form is not None
         body = Body(parameters, named, tuple(self.steps), result, tuple(self.names))
         return _Written(body, values, tuple(self.origins))
@@ -234,16 +236,19 @@ class _Writer:
         self.names.append(name)
         if value is not None:
             self.env[value] = local
+            if isinstance(value, FlatNode):
+                self.locals[value] = local
         return local
 
     def _leaf(self, leaf: Any) -> Any:
         return self.value(leaf) if isinstance(leaf, FlatNode | FlatInput) else leaf
 
-    def _local(self, value: Value) -> int:
-        found = self.value(value)
+    def _computed(self, value: FlatNode) -> int:
+        """The number of an output; computes it first where it is a number that floats."""
+        found = self.locals[value] if value in self.locals else self.value(value)
         if isinstance(found, Local):
             return found.index
-        raise TypeError(f"{value} is held, not computed")
+        raise StructureError(f"{value} is held by a module, not computed")
 
     def value(self, value: Value) -> Local | Held:
         """How the body refers to a value; computes it first where it is a number that floats."""

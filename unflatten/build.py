@@ -17,6 +17,7 @@ from unflatten.body import Apply, Body, Held, Invoke
 from unflatten.calls import KnownCall, Place
 from unflatten.classes import class_of
 from unflatten.effects import Effects, find_effects, restore_writes
+from unflatten.errors import StructureError
 from unflatten.flat import FlatNode, FlatProgram, Modes, Source
 from unflatten.grouping import Draft, Grouping
 from unflatten.info import OFFERED
@@ -110,7 +111,8 @@ class _Builder:
             if isinstance(module, UnflattenedModule) and _looks_up(module):
                 module.__dict__[ROOT_KEY] = top
         if not isinstance(top, UnflattenedModule):
-            raise TypeError("the root has no body")
+            raise StructureError("the root has no body")
+        top.__dict__[PLACE].prepare()
         return top
 
     def _modules(self, limits: Limits, check_inputs: bool) -> dict[ModulePath, nn.Module]:

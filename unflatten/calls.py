@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from unflatten import _torch
 from unflatten.admission import Arguments, Check, Limits, compile_check, describe, fits, mismatches
 from unflatten.errors import InputError, UnknownCallError, UnknownSignatureError, listing
@@ -93,11 +95,22 @@ class Place:
         """The operators that were captured in a mode and stay in it."""
         return [name for name, captured in self.fixed if captured is mode]
 
+    def prepare(self) -> None:
+        """Compiles the checks, so that `torch.compile` finds them made."""
+        for at, call in enumerate(self.calls):
+            if call.recorded and not call.cut:
+                self.check(at)
+
     def check(self, at: int) -> Check:
         """The compiled check of one of the calls."""
         if at not in self._compiled:
             self._compiled[at] = compile_check(self.calls[at].arguments, self.limits)
         return self._compiled[at]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is one known call, written as recorded: a single comparison decides."""
+        return len(self.calls) == 1 and self.calls[0].recorded and not self.calls[0].cut
 
     def admit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments for `forward`, with the body to run where there are several.
@@ -106,6 +119,10 @@ class Place:
             InputError: the arguments are not ones that the program was captured for.
             UnknownSignatureError: nothing recorded how the module was called, and it matters.
         """
+        if self.is_plain and torch.compiler.is_compiling():
+            if not self.check(0)(*args, **kwargs):
+                raise InputError("these arguments are not ones that the program was captured for")
+            return args, kwargs
         fitting = [
             (call.body, admitted)
             for at, call in enumerate(self.calls)

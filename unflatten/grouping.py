@@ -128,8 +128,8 @@ class Grouping:
         """Whether what a call without operators returns is among its arguments or its state."""
         if draft.form is None:
             return False
-        given = {self.resolve(leaf) for leaf in draft.form.values()}
-        returned = (self.resolve(leaf) for leaf in draft.form.results if isinstance(leaf, FlatNode | FlatInput))
+        given = set(draft.form.values())
+        returned = (leaf for leaf in draft.form.results if isinstance(leaf, FlatNode | FlatInput))
         return all(
             leaf in given or (isinstance(leaf, FlatInput) and leaf.fqn and self.owns(draft, leaf)) for leaf in returned
         )
@@ -151,16 +151,26 @@ class Grouping:
         """Whether a value is a number that every call computes for itself."""
         return isinstance(value, FlatNode) and self.owner[value.index] is None
 
-    def resolve(self, value: Value, draft: Draft | None = None) -> Value:
-        """The object that a value is, as seen from a draft: what `x.add_(1)` returns is `x`."""
+    def resolve(self, value: Value, draft: Draft) -> Value:
+        """The value that a draft uses where the graph has another name for the same object.
+
+        What `x.add_(1)` returns is `x`. The call that runs it and calls inside of that one just use `x`, as do
+        modules that hold `x` themselves, and calls that could have it without that call's help.
+        """
         while isinstance(value, FlatNode):
-            if value in self.effects.same:
-                value = self.effects.same[value]
-            elif draft is not None and value in self.effects.unchanged and self._is_handed_back(value, draft):
-                value = self.effects.unchanged[value]
+            base = self.effects.same.get(value)
+            if base is not None and self._uses_base(value, base, draft):
+                value = base
+            elif (base is not None or value in self.effects.unchanged) and self._is_handed_back(value, draft):
+                value = base if base is not None else self.effects.unchanged[value]
             else:
                 break
         return value
+
+    def _uses_base(self, value: FlatNode, base: Value, draft: Draft) -> bool:
+        if isinstance(base, FlatInput) and base.fqn and draft.parent is not None and self.owns(draft, base):
+            return True
+        return self._encloses(self.owner_of(value), draft)
 
     def _is_handed_back(self, value: FlatNode, draft: Draft) -> bool:
         inner = self.owner[value.index]
@@ -188,12 +198,14 @@ class Grouping:
             self._connect()
 
     def _given(self, draft: Draft) -> list[FlatNode]:
+        """The outputs of a draft that are what it was given, unless all of them are."""
+        same, unchanged = self.effects.same, self.effects.unchanged
         given = []
         for value in draft.outputs:
-            operand = self.effects.unchanged.get(value)
-            while isinstance(operand, FlatNode) and self._within(operand, draft) and operand in self.effects.unchanged:
-                operand = self.effects.unchanged[operand]
-            if operand is not None and not (isinstance(operand, FlatNode) and self._within(operand, draft)):
+            operand: Value | None = value
+            while isinstance(operand, FlatNode) and self._within(operand, draft):
+                operand = same.get(operand) or unchanged.get(operand)
+            if operand is not None:
                 given.append(value)
         return given if len(given) < len(draft.outputs) else []
 
@@ -354,7 +366,7 @@ class Grouping:
 
     def _holder(self, scalar: FlatNode) -> Draft | None:
         """The draft that computes the tensor whose size a number is."""
-        tensor = self.resolve(scalar.operands[0]) if is_size(scalar) else None
+        tensor = scalar.operands[0] if is_size(scalar) else None
         return self.owner[tensor.index] if isinstance(tensor, FlatNode) else None
 
     def computable(self, scalar: FlatNode, draft: Draft) -> bool:

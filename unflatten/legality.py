@@ -192,10 +192,8 @@ def _needs(grouping: Grouping, node: FlatNode) -> Iterator[FlatNode]:
         value = pending.pop()
         if grouping.floats(value) and isinstance(value, FlatNode):
             pending.extend(value.operands)
-        else:
-            resolved = grouping.resolve(value)
-            if isinstance(resolved, FlatNode) and resolved is not node:
-                yield resolved
+        elif isinstance(value, FlatNode):
+            yield value
     for earlier in grouping.effects.before.get(node.index, ()):
         yield grouping.program.nodes[earlier]
 

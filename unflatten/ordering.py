@@ -43,7 +43,7 @@ def arrange(grouping: Grouping) -> dict[Draft, Arrangement]:
         done[draft] = Arrangement(items, inputs, _outputs(draft, items, done))
     for draft in grouping.idle:
         given = draft.form.values() if draft.form else ()
-        done[draft] = Arrangement((), tuple(dict.fromkeys(map(grouping.resolve, given))), ())
+        done[draft] = Arrangement((), tuple(dict.fromkeys(given)), ())
     return done
 
 
