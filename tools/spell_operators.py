@@ -170,11 +170,31 @@ def collect(limit: int) -> dict[Any, list[Sample]]:
     for overload, sample in (*samples_of(op_db, limit), *module_samples()):
         if overload.namespace == "aten" and len(seen.setdefault(overload, [])) < limit:
             seen[overload].append(sample)
-    return dict(sorted(seen.items(), key=lambda item: str(item[0])))
+    for overload, samples in list(seen.items()):
+        written = in_place(overload)
+        if written is not None:
+            seen.setdefault(written, []).extend(sample for sample in samples if runs(written, sample))
+    return dict(sorted((item for item in seen.items() if item[1]), key=lambda item: str(item[0])))
+
+
+def in_place(overload: Any) -> Any:
+    """The overload that writes its first argument and computes the same, or None."""
+    packet = getattr(torch.ops.aten, f"{overload._opname}_", None)
+    return getattr(packet, overload._overloadname, None)
+
+
+def runs(overload: Any, sample: Sample) -> bool:
+    """Whether an overload takes these arguments."""
+    try:
+        args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, sample)
+        overload(*args, **kwargs)
+    except Exception:  # noqa: BLE001 - whatever it raises, it does not take them
+        return False
+    return True
 
 
 def module_samples() -> Iterator[tuple[Any, Sample]]:
-    """What recurrent modules and binary operators with numbers reach, which the database lacks."""
+    """What recurrent modules, copies and binary operators with numbers reach, which the database lacks."""
     x, h = torch.randn(2, 3, 4), torch.randn(1, 3, 5)
     cells = [torch.nn.RNNCell(4, 5), torch.nn.GRUCell(4, 5), torch.nn.RNNCell(4, 5, nonlinearity="relu")]
     for recurrent in (torch.nn.RNN(4, 5), torch.nn.GRU(4, 5), torch.nn.RNN(4, 5, nonlinearity="relu")):
@@ -183,6 +203,7 @@ def module_samples() -> Iterator[tuple[Any, Sample]]:
     yield from _reached(torch.nn.LSTMCell(4, 5), ((x[0], (h[0], h[0])), {}))
     for cell in cells:
         yield from _reached(cell, ((x[0], h[0]), {}))
+    yield torch.ops.aten.copy_.default, ((x, x + 1), {})
     for sign in SIGNS.values():
         yield from _reached(sign, ((x > 0, x > 1) if sign in LOGICAL else (x, 2), {}))
 

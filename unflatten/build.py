@@ -277,30 +277,4 @@ def _namer(program: FlatProgram, state: StatePlan, grouping: Grouping) -> Namer:
         elif entries and not inner and all(source is Source.PARAMETER for _, source in entries):
             if [name for name, _ in entries] == [str(at) for at in range(len(entries))]:
                 containers[path] = Container.PARAMETERS
-    return Namer(_aliases(program, state, grouping, children, own), containers, tables)
-
-
-def _aliases(
-    program: FlatProgram,
-    state: StatePlan,
-    grouping: Grouping,
-    children: Mapping[ModulePath, list[str]],
-    own: Mapping[ModulePath, list[tuple[str, Source]]],
-) -> dict[ModulePath, ModulePath]:
-    """The paths that lead to a module which has an earlier path too."""
-    identities: dict[str, ModulePath] = {}
-    aliases: dict[ModulePath, ModulePath] = {}
-    order = {path: at for at, path in enumerate(program.paths)}
-    known = {draft.call.identity: draft.path for draft in grouping.drafts() if draft.call and draft.call.identity}
-    for draft in grouping.drafts():
-        if draft.call is not None and draft.call.identity:
-            first = identities.setdefault(draft.call.identity, draft.path)
-            if order[draft.path] < order[first]:
-                identities[draft.call.identity] = draft.path
-    for draft in grouping.drafts():
-        if draft.call is not None and draft.call.identity:
-            first = identities[draft.call.identity]
-            if first != draft.path:
-                aliases[draft.path] = first
-    del known
-    return aliases
+    return Namer(program.aliases, containers, tables)

@@ -130,6 +130,7 @@ class FlatProgram:
         outputs: what the caller gets, flat; values or constants.
         mutations: the new value of each input or state entry that the graph updates functionally.
         paths: every module path, in the order of the original's `named_modules()`.
+        aliases: the first path of each module that has several, for the others.
         root_type: the dotted name of the root's class, where known.
         attributes: the constants that the graph itself holds, by name.
         restored: writes that were put back in place of functional updates.
@@ -141,6 +142,7 @@ class FlatProgram:
     outputs: tuple[Any, ...]
     mutations: tuple[tuple[Value, FlatInput], ...]
     paths: tuple[ModulePath, ...]
+    aliases: Mapping[ModulePath, ModulePath]
     root_type: str
     attributes: Mapping[str, Any]
     restored: frozenset[FlatNode] = frozenset()

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 
 from unflatten import _torch
+from unflatten.aliases import find_aliases
 from unflatten.errors import (
     JointProgramError,
     MissingStateError,
@@ -41,7 +42,8 @@ def read_program(program: ExportedProgram) -> FlatProgram:
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     inputs = _read_inputs(program, placeholders)
     paths = _module_paths(program)
-    scopes = ScopeReader(paths)
+    aliases = find_aliases(program, paths)
+    scopes = ScopeReader(paths, aliases)
     reader = GraphReader(scopes)
     results = reader.read(program.graph_module, dict(zip(placeholders, inputs, strict=True)))
     outputs, mutations = _read_outputs(program, results, inputs)
@@ -53,6 +55,7 @@ def read_program(program: ExportedProgram) -> FlatProgram:
         outputs=outputs,
         mutations=mutations,
         paths=paths,
+        aliases=aliases,
         root_type=scopes.root_type,
         attributes=reader.attributes,
     )

@@ -29,9 +29,11 @@ class ScopeReader:
 
     Args:
         known: every module path of the program, parents before children, siblings in order.
+        aliases: the first path of modules that have several.
     """
 
-    def __init__(self, known: Iterable[ModulePath]) -> None:
+    def __init__(self, known: Iterable[ModulePath], aliases: Mapping[ModulePath, ModulePath]) -> None:
+        self._aliases = aliases
         self._known = {str(path): path for path in known}
         self._children: dict[ModulePath, list[str]] = {}
         for path in self._known.values():
@@ -76,7 +78,8 @@ class ScopeReader:
     def _call(self, key: str, spelling: str, path: ModulePath, cls: object) -> ModuleCall:
         index, identity = _split_key(key, spelling)
         via = "" if spelling == str(path) or _is_root_spelling(spelling) else spelling
-        call = ModuleCall(path, index, via, _type_name(cls), identity)
+        first = self._aliases.get(path, path)
+        call = ModuleCall(first, index, via if first == path else spelling, _type_name(cls), identity)
         return self._calls.setdefault(call, call)
 
     def _resolve(self, spelling: str, spelled: set[str]) -> ModulePath | None:
@@ -90,7 +93,7 @@ class ScopeReader:
             prefix = f"{prefix}.{part}" if prefix else part
             cut = _SLICE.fullmatch(part)
             if cut:
-                siblings = self._children.get(ModulePath(tuple(names)), [])
+                siblings = self._children.get(ModulePath(tuple(names)), []) if positions is None else positions
                 bounds = [None if bound == "None" else int(bound) for bound in cut.groups()]
                 # A sliced Sequential keeps its children's names and is called; a sliced list numbers anew.
                 positions = None if prefix in spelled else siblings[slice(*bounds)]

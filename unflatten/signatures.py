@@ -82,6 +82,7 @@ def preserved_forms(program: FlatProgram) -> dict[ModuleCall, Form]:
             base, at, count = entry.fqn.rpartition("@")
             repeated = at and count.isdigit() and ModulePath.parse(entry.fqn) not in program.paths
             path = ModulePath.parse(base if repeated else entry.fqn)
+            path = program.aliases.get(path, path)
             forms[ModuleCall(path, int(count) if repeated else 0)] = form
     return forms
 

@@ -16,6 +16,7 @@ from torch.nn import Parameter
 from unflatten import _torch
 from unflatten.flat import FlatInput, FlatProgram, Source
 from unflatten.paths import ModulePath
+from unflatten.tensors import address, storage_key, tensor_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def plan_state(program: FlatProgram) -> StatePlan:
     entries = [*_registered(program), *_non_persistent(program), *_constants(program)]
     by_tensor: dict[Hashable, list[tuple[ModulePath, str]]] = {}
     for entry in entries:
-        by_tensor.setdefault(_tensor_key(entry.value, entry.source), []).append((entry.owner, entry.name))
+        by_tensor.setdefault(_key(entry.value, entry.source), []).append((entry.owner, entry.name))
     names, tensors = {}, {}
     literals = set()
     for value in program.inputs:
@@ -71,7 +72,7 @@ def plan_state(program: FlatProgram) -> StatePlan:
             continue
         tensors[value] = held = _value_of(program, value)
         own = _owner_and_name(value.fqn)
-        found = by_tensor.get(_tensor_key(held, value.source), [])
+        found = by_tensor.get(_key(held, value.source), [])
         names[value] = tuple(sorted(found, key=lambda name: name != own))
         if not found:
             literals.add(value)
@@ -119,35 +120,8 @@ def _owner_and_name(fqn: str) -> tuple[ModulePath, str]:
     return path.parent, path.name
 
 
-def storage_key(value: Any) -> Hashable | None:
-    """Equal for tensors that share memory, None for what is no tensor."""
-    if not isinstance(value, torch.Tensor):
-        return None
-    address = _address(value)
-    return ("memory", str(value.device), address) if address else ("object", id(value))
-
-
-def _tensor_key(value: Any, source: Source) -> Hashable:
-    """Equal for what is one tensor: the same object, or the same view of the same memory."""
-    if not isinstance(value, torch.Tensor) or not _address(value) or _is_wrapped(value):
-        return id(value)
-    kind = Source.PARAMETER if source is Source.PARAMETER else Source.BUFFER
-    layout = (value.storage_offset(), tuple(value.shape), tuple(value.stride()), value.dtype)
-    return storage_key(value), layout, kind
-
-
-def _address(value: torch.Tensor) -> int:
-    """Where a tensor's memory starts, or 0 where it has none of its own."""
-    if _is_wrapped(value) or value.layout is not torch.strided or value.device.type == "meta":
-        return 0
-    return value.untyped_storage().data_ptr()
-
-
-def _is_wrapped(value: torch.Tensor) -> bool:
-    """Whether a tensor is of a class that may keep its data somewhere else."""
-    if issubclass(type(value), Parameter):
-        return type(value.data) is not torch.Tensor
-    return type(value) is not torch.Tensor
+def _key(value: Any, source: Source) -> Hashable:
+    return tensor_key(value, source is not Source.PARAMETER)
 
 
 def materialise(plan: StatePlan, copied: Iterable[Any]) -> dict[int, Any]:
@@ -166,7 +140,7 @@ def materialise(plan: StatePlan, copied: Iterable[Any]) -> dict[int, Any]:
     kinds = [(entry.value, entry.source) for entry in plan.entries]
     kinds += [(plan.tensors[value], value.source) for value in plan.literals]
     for value, source in kinds:
-        key = _tensor_key(value, source)
+        key = _key(value, source)
         if key not in one:
             own = _clone(value, storages) if storage_key(value) in memory else value
             if source is Source.PARAMETER and not isinstance(own, Parameter):
@@ -180,7 +154,7 @@ def _clone(value: torch.Tensor, storages: dict[Hashable, torch.UntypedStorage]) 
     """A copy with the same layout, class and marks; copies of views share memory as the views did."""
     with torch.no_grad():
         data = value.detach().clone()
-        if _address(value) and not value.is_conj() and not value.is_neg():
+        if address(value) and not value.is_conj() and not value.is_neg():
             key = storage_key(value)
             if key not in storages:
                 storages[key] = value.untyped_storage().clone()
