@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import sympy
@@ -164,9 +165,10 @@ def structure_text(value: object) -> str:
     return str(pytree.tree_structure(value)).replace("\n", "")
 
 
-def python_of(expression: Any) -> str:
-    """A sympy expression over sizes as Python (`PythonPrinter`, 2.4)."""
-    return str(PythonPrinter().doprint(expression))
+def python_of(expression: Any, names: Mapping[str, str]) -> str:
+    """A sympy expression over sizes as Python, with other names for its symbols (`PythonPrinter`, 2.4)."""
+    renamed = {symbol: sympy.Symbol(names.get(str(symbol), str(symbol)), integer=True) for symbol in expression.free_symbols}
+    return str(PythonPrinter().doprint(expression.xreplace(renamed)))
 
 
 def solve_size(expression: Any, symbol: str, size: str) -> str | None:
@@ -174,4 +176,4 @@ def solve_size(expression: Any, symbol: str, size: str) -> str | None:
     wanted = next(found for found in expression.free_symbols if str(found) == symbol)
     given = sympy.Symbol("given_size", integer=True)
     solution = try_solve(sympy.Eq(expression, given), wanted)
-    return python_of(solution[1]).replace("given_size", f"({size})") if solution else None
+    return python_of(solution[1], {}).replace("given_size", f"({size})") if solution else None

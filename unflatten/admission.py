@@ -64,10 +64,21 @@ class Limits:
     Attributes:
         bounds: the range of each symbol.
         guards: conditions on the program's inputs, as export wrote them.
+        symbolic: those of them that only concern sizes, in terms of symbols.
     """
 
     bounds: Mapping[str, Bounds]
     guards: tuple[str, ...] = ()
+    symbolic: tuple[str, ...] = ()
+
+    def inside(self, arguments: Arguments) -> Limits:
+        """The limits that hold for calls inside of the program.
+
+        Args:
+            arguments: the program's own.
+        """
+        symbolic = tuple(text for guard in self.guards if (text := _in_symbols(guard, arguments)) is not None)
+        return Limits(self.bounds, (), symbolic)
 
 
 Check = Callable[..., bool]
@@ -82,53 +93,69 @@ def compile_check(arguments: Arguments, limits: Limits) -> Check:
     lines = writer.lines()
     source = "\n".join([f"def accepts({', '.join(arguments.names)}):", *(f"    {line}" for line in lines)])
     namespace: dict[str, Any] = {**_torch.SYMPY_INTERP, "torch": torch, "math": math, **writer.objects}
-    namespace.update(leaves=_torch.tree_leaves, same=is_same_constant, nests=_torch.tree_structure_matches)
     exec(compile(source, "<unflatten: check of arguments>", "exec"), namespace)
     check: Check = namespace["accepts"]
     return check
 
 
 class _CheckWriter:
-    """Writes the body of a check. Conditions end in `return False`, so that shapes are bound in between."""
+    """Writes the body of a check. Conditions end in `return False`, so that sizes are bound in between."""
 
     def __init__(self, arguments: Arguments, limits: Limits) -> None:
         self.arguments = arguments
         self.limits = limits
         self.objects: dict[str, Any] = {}
-        self.bound: set[str] = set()
+        self.variables: dict[str, str] = {}
+        self.leaves = self.object("leaves", _torch.tree_leaves)
+        self.is_a = self.object("is_a", isinstance)
+        self.tensor = self.object("tensor", torch.Tensor)
+        self.number = self.object("number", (int, float, torch.SymInt, torch.SymFloat))
+
+    def object(self, base: str, value: Any) -> str:
+        """A name for an object, none of the parameters'."""
+        name = self.fresh(base)
+        self.objects[name] = value
+        return name
+
+    def fresh(self, base: str) -> str:
+        name = base
+        while name in self.arguments.names or name in self.objects or name in self.variables.values():
+            name += "_"
+        return name
 
     def lines(self) -> list[str]:
-        lines = [f"if not ({' and '.join(self.nesting())}): return False"] if self.nesting() else []
+        lines = [f"if not {condition}: return False" for condition in self.nesting()]
         later: list[tuple[str, Any]] = []
         for name, access, spec in self.arguments.leaves():
-            place = _place(name, access)
-            conditions = self.leaf(place, spec)
-            if conditions:
-                lines.append(f"if not ({' and '.join(conditions)}): return False")
+            place = self.place(name, access)
+            lines += [f"if not {condition}: return False" for condition in self.leaf(place, spec)]
             for size, part in _sizes(place, spec):
                 lines += self.size(size, part, later)
         for size, expression in later:
             lines += self.derived(size, expression)
-        lines += [f"if not ({guard}): return False" for guard in self.guards()]
+        lines += [f"if not ({guard}): return False" for guard in (*self.guards(), *self.symbolic())]
         return [*lines, "return True"]
 
-    def nesting(self) -> list[str]:
-        conditions = []
-        for at, (name, part) in enumerate(self.arguments.parts()):
+    def place(self, name: str, access: Access) -> str:
+        text = name
+        for step in access:
+            text = f"{text}[{step.key!r}]" if isinstance(step, Item) else f"{self.leaves}({text})[{step.index}]"
+        return text
+
+    def nesting(self) -> Iterator[str]:
+        for name, part in self.arguments.parts():
             if not part.is_leaf():
-                self.objects[f"spec_{at}"] = part
-                conditions.append(f"nests({name}, spec_{at})")
-        return conditions
+                nests = self.object("nests", _torch.tree_structure_matches)
+                yield f"{nests}({name}, {self.object('spec', part)})"
 
     def leaf(self, place: str, spec: Spec) -> list[str]:
         if isinstance(spec, TensorSpec):
-            return [f"isinstance({place}, torch.Tensor)", f"{place}.dim() == {len(spec.shape)}"]
+            return [f"{self.is_a}({place}, {self.tensor})", f"{place}.dim() == {len(spec.shape)}"]
         if isinstance(spec, NumberSpec):
-            return [f"isinstance({place}, (int, float, torch.SymInt, torch.SymFloat))"]
+            return [f"{self.is_a}({place}, {self.number})"]
         if isinstance(spec, ConstantSpec):
-            key = f"constant_{len(self.objects)}"
-            self.objects[key] = spec.value
-            return [f"same({place}, {key})"]
+            same = self.object("same", is_same_constant)
+            return [f"{same}({place}, {self.object('constant', spec.value)})"]
         return []
 
     def size(self, place: str, part: Any, later: list[tuple[str, Any]]) -> list[str]:
@@ -138,38 +165,87 @@ class _CheckWriter:
         if not part.is_Symbol:
             later.append((place, part))
             return []
-        if name in self.bound:
-            return [f"if {place} != {name}: return False"]
-        self.bound.add(name)
-        return [f"{name} = {place}", *self.range(name)]
+        if name in self.variables:
+            return [f"if {place} != {self.variables[name]}: return False"]
+        return self.bind(name, place)
 
-    def range(self, name: str) -> list[str]:
-        bounds = self.limits.bounds.get(name, Bounds(None, None))
-        lines = [f"if {name} < {bounds.lower}: return False"] if bounds.lower is not None else []
-        return lines + ([f"if {name} > {bounds.upper}: return False"] if bounds.upper is not None else [])
+    def bind(self, symbol: str, text: str) -> list[str]:
+        variable = self.variables[symbol] = self.fresh(symbol)
+        bounds = self.limits.bounds.get(symbol, Bounds(None, None))
+        lines = [f"{variable} = {text}"]
+        lines += [f"if {variable} < {bounds.lower}: return False"] if bounds.lower is not None else []
+        return lines + ([f"if {variable} > {bounds.upper}: return False"] if bounds.upper is not None else [])
 
     def derived(self, place: str, expression: Any) -> list[str]:
         """A size that is computed from symbols; solved for the symbol where no size is the symbol itself."""
         lines = []
-        unbound = sorted(str(symbol) for symbol in expression.free_symbols if str(symbol) not in self.bound)
+        unbound = sorted(str(symbol) for symbol in expression.free_symbols if str(symbol) not in self.variables)
         if len(unbound) == 1:
             solution = _torch.solve_size(expression, unbound[0], place)
             if solution is None:
                 return []
-            self.bound.add(unbound[0])
-            lines = [f"{unbound[0]} = {solution}", *self.range(unbound[0])]
+            lines = self.bind(unbound[0], solution)
         elif unbound:
             return []
-        return [*lines, f"if {place} != {_torch.python_of(expression)}: return False"]
+        return [*lines, f"if {place} != {_torch.python_of(expression, self.variables)}: return False"]
 
     def guards(self) -> Iterator[str]:
-        places = [_place(name, access) for name, access, _ in self.arguments.leaves()]
+        places = [self.place(name, access) for name, access, _ in self.arguments.leaves()]
         for guard in self.limits.guards:
-            tree = ast.parse(guard, mode="eval")
             resolver = _Sources(self.arguments.names, places)
-            resolved = resolver.visit(tree)
+            resolved = resolver.visit(ast.parse(guard, mode="eval"))
             if resolver.complete:
                 yield ast.unparse(resolved)
+
+    def symbolic(self) -> Iterator[str]:
+        for guard in self.limits.symbolic:
+            tree = ast.parse(guard, mode="eval")
+            names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+            symbols = {name for name in names if name.startswith(_SYMBOL)}
+            if all(name.removeprefix(_SYMBOL) in self.variables for name in symbols):
+                yield ast.unparse(_Renamed({_SYMBOL + name: text for name, text in self.variables.items()}).visit(tree))
+
+
+_SYMBOL = "symbol_"
+"""What symbols begin with in symbolic guards, so that they are told from functions."""
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name(self.names.get(node.id, node.id), node.ctx)
+
+
+def _in_symbols(guard: str, arguments: Arguments) -> str | None:
+    """A guard with symbols in place of the sizes that it reads; None if it is about anything else."""
+    sizes = {}
+    for name, access, spec in arguments.leaves():
+        place = name + "".join(f"[{step.key!r}]" for step in access if isinstance(step, Item))
+        for dimension, part in enumerate(spec.shape if isinstance(spec, TensorSpec) else ()):
+            if isinstance(part, int) or part.is_Symbol:
+                text = str(part) if isinstance(part, int) else f"{_SYMBOL}{part}"
+                sizes[f"{place}.size()[{dimension}]"] = text
+    resolver = _Sources(arguments.names, [])
+    resolved = resolver.visit(ast.parse(guard, mode="eval"))
+    text = ast.unparse(_Sizes(sizes).visit(resolved))
+    left = {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
+    return text if resolver.complete and not left & set(arguments.names) else None
+
+
+class _Sizes(ast.NodeTransformer):
+    """Replaces sizes that are read by what they are."""
+
+    def __init__(self, sizes: Mapping[str, str]) -> None:
+        self.sizes = sizes
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        text = ast.unparse(node)
+        if text in self.sizes:
+            return ast.parse(self.sizes[text], mode="eval").body
+        visited = self.generic_visit(node)
+        return visited if isinstance(visited, ast.expr) else node
 
 
 class _Sources(ast.NodeTransformer):
@@ -201,13 +277,6 @@ class _Sources(ast.NodeTransformer):
         if node.id == "L":
             self.complete = False
         return node
-
-
-def _place(name: str, access: Access) -> str:
-    text = name
-    for step in access:
-        text = f"{text}[{step.key!r}]" if isinstance(step, Item) else f"leaves({text})[{step.index}]"
-    return text
 
 
 def _path(access: Access) -> str:

@@ -54,6 +54,8 @@ def _by_identity(
     program: ExportedProgram, paths: tuple[ModulePath, ...], shapes: _Shapes
 ) -> Iterator[Iterable[ModulePath]]:
     """Paths that strict export recorded for one module object."""
+    if not _has_identities(program):
+        return
     reader = ScopeReader(paths, {})
     found: dict[str, dict[ModulePath, None]] = {}
     nested: dict[tuple[ModulePath, ModulePath], None] = {}
@@ -72,6 +74,13 @@ def _by_identity(
             other = ModulePath(inner.names[:size])
             if shapes.are_alike(outer, other) and ModulePath(outer.names + inner.names[size:]) in shapes.number:
                 yield outer, other
+
+
+def _has_identities(program: ExportedProgram) -> bool:
+    """Whether stacks tell module objects apart; a program's stacks all do, or none."""
+    stacks = (node.meta.get("nn_module_stack") or {} for node in program.graph.nodes)
+    keys = next((list(stack) for stack in stacks if len(stack) > 1), [])
+    return any(str(key).partition("@")[0].isdigit() for key in keys)
 
 
 @dataclass(frozen=True, slots=True)

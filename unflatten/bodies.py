@@ -22,6 +22,7 @@ from unflatten.nesting import Access, Item, accesses, assemble
 from unflatten.ordering import Arrangement
 from unflatten.paths import ModulePath
 from unflatten.shapes import is_size
+from unflatten.tensors import content_key
 from unflatten.places import Namer
 
 
@@ -103,6 +104,15 @@ class Bodies:
         for variants in self.variants.values():
             for variant in variants:
                 variant.body = self._finish(variant)
+
+    def literal_name(self, path: ModulePath, value: FlatInput) -> str:
+        """The attribute under which a module keeps a tensor that its code spells out; equal ones share it."""
+        names = self.literals.setdefault(self.namer.canonical(path), {})
+        if value not in names:
+            key = content_key(self.grouping.state.tensors[value])
+            equal = (name for other, name in names.items() if content_key(self.grouping.state.tensors[other]) == key)
+            names[value] = next(equal, f"constant_{len(set(names.values()))}")
+        return names[value]
 
     def _add(self, draft: Draft, written: _Written) -> None:
         path = self.namer.canonical(draft.path)
@@ -265,8 +275,7 @@ class _Writer:
     def _held(self, value: FlatInput) -> Held:
         state, path = self.grouping.state, self.draft.path
         if value in state.literals:
-            names = self.bodies.literals.setdefault(self.bodies.namer.canonical(path), {})
-            return Held((Step(names.setdefault(value, f"constant_{len(names)}")),))
+            return Held((Step(self.bodies.literal_name(path, value)),))
         owner, name = next(entry for entry in state.names[value] if entry[0].is_within(path))
         return self.bodies.namer.state(path, owner, name)
 

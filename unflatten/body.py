@@ -7,7 +7,7 @@ different modules, can be compared: `frozen` gives equal keys to bodies that com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,6 +136,21 @@ class Body:
         """Equal for bodies that compute the same in the same way."""
         shape = tuple((parameter.name if self.named else "", parameter.leaves) for parameter in self.parameters)
         return shape, self.named, tuple(_step_key(step) for step in self.steps), frozen(self.result)
+
+
+def devices_of(bodies: Iterable[Body]) -> set[torch.device]:
+    """The devices that bodies name."""
+    found: set[torch.device] = set()
+    pending: list[Any] = [(step.args, step.kwargs) for body in bodies for step in body.steps]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, torch.device):
+            found.add(value)
+        elif isinstance(value, tuple | list):
+            pending.extend(value)
+        elif isinstance(value, Mapping):
+            pending.extend(value.values())
+    return found
 
 
 def _step_key(step: Apply | Invoke) -> Hashable:

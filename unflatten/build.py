@@ -104,7 +104,9 @@ class _Builder:
             copied = [*copied, *(entry.value for entry in self.state.entries)]
         held = materialise(self.state, copied)
         limits = Limits(bounds_of(self.program.source.range_constraints), tuple(_torch.guard_sources(self.program.source)))
-        modules = self._modules(limits, check_inputs)
+        form = root_form(self.program)
+        own = Arguments(form.names, form.in_spec, tuple(map(spec_of, form.arguments)))
+        modules = self._modules({True: limits, False: limits.inside(own)}, check_inputs)
         self._fill(modules, held)
         top = modules[ROOT]
         for module in dict.fromkeys(modules.values()):
@@ -115,7 +117,7 @@ class _Builder:
         top.__dict__[PLACE].prepare()
         return top
 
-    def _modules(self, limits: Limits, check_inputs: bool) -> dict[ModulePath, nn.Module]:
+    def _modules(self, limits: Mapping[bool, Limits], check_inputs: bool) -> dict[ModulePath, nn.Module]:
         namer = self.bodies.namer
         modules: dict[ModulePath, nn.Module] = {}
         definitions: dict[Any, Definition] = {}
@@ -143,7 +145,7 @@ class _Builder:
         path: ModulePath,
         names: Mapping[ModulePath, set[str]],
         definitions: dict[Any, Definition],
-        limits: Limits,
+        limits: Mapping[bool, Limits],
         check_inputs: bool,
     ) -> nn.Module:
         variants = self.bodies.variants.get(path, [])
@@ -160,7 +162,7 @@ class _Builder:
         cls = class_of(definitions[key])
         module = cls()
         module.training = self.training
-        module.__dict__[PLACE] = self._place(path, variants, limits, check_inputs)
+        module.__dict__[PLACE] = self._place(path, variants, limits[path == ROOT], check_inputs)
         return module
 
     def _type_name(self, path: ModulePath) -> str:
@@ -180,11 +182,15 @@ class _Builder:
             limits=limits,
             checks=check_inputs,
             several=len(variants) > 1,
-            constants=tuple(self.bodies.literals.get(path, {}).values()),
+            constants=self._constants(path),
             fixed=tuple(dict.fromkeys(_fixed(variants))),
             regions=tuple(self.regions[draft] for _, draft in drafts),
             origins=tuple(self._origins(variant.drafts[0]) for variant in variants),
         )
+
+    def _constants(self, path: ModulePath) -> tuple[str, ...]:
+        literals = self.bodies.literals.get(path, {}).values()
+        return tuple(dict.fromkeys((*literals, *self.state.constants.get(path, ()))))
 
     def _origins(self, draft: Draft) -> tuple[FlatNode | Region, ...]:
         return tuple(

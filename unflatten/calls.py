@@ -151,7 +151,9 @@ class Place:
             return None
         if not call.recorded:
             matched = match_by_kind(call, args, kwargs)
-            return None if matched is None or len(call.results) > 1 else (tuple(matched), {})
+            if matched is None or len(call.results) > 1:
+                return None
+            args, kwargs = tuple(matched), {}
         try:
             accepted = self.check(at)(*args, **kwargs)
         except (TypeError, KeyError, IndexError):

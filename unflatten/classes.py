@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import linecache
 import weakref
@@ -14,11 +15,12 @@ from unflatten import _torch
 from unflatten.calls import BODY
 from unflatten.codegen import Code
 from unflatten.info import offered
-from unflatten.modules import DEFINITION, PLACE, RECONSTRUCT, Definition, UnflattenedModule, pick, root
+from unflatten.modules import DEFINITION, PLACE, RECONSTRUCT, Definition, UnflattenedModule, moved, pick, root
 
 _HELPERS: Mapping[str, Any] = {
     "torch": torch,
     "F": torch.nn.functional,
+    "moved": moved,
     "pick": pick,
     "root": root,
     "rebuild": _torch.rebuild,
@@ -78,7 +80,8 @@ _count = itertools.count()
 def _compile(code: Code, owner: str) -> Callable[..., Any]:
     """Compiles a body; tracebacks and `inspect` find its source."""
     filename = f"<unflattened {owner} {next(_count)}>"
-    namespace = {**_HELPERS, **code.objects}
+    renamed = {name: _HELPERS.get(helper, getattr(builtins, helper, None)) for name, helper in code.renamed.items()}
+    namespace = {**_HELPERS, **code.objects, **renamed}
     exec(compile(code.source, filename, "exec"), namespace)
     function: Callable[..., Any] = namespace[code.source.split("(")[0].removeprefix("def ")]
     linecache.cache[filename] = (len(code.source), None, code.source.splitlines(keepends=True), filename)

@@ -22,7 +22,10 @@ from unflatten.nesting import Access, Item, Rebuilt
 from unflatten.spelling import ATOM, Text, spell
 
 _WIDTH = 96
-_BUILTINS = {"self", "torch", "F", "pick", "root", "rebuild", "leaves", "getattr", "slice", "float", "dict"}
+HELPERS = frozenset({"torch", "F", "pick", "root", "moved", "rebuild", "leaves"})
+"""What code can use besides the objects that it names."""
+_BUILTINS = frozenset({"getattr", "slice", "float"})
+_TAKEN = {"self", *HELPERS, *_BUILTINS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,12 @@ class Code:
     Attributes:
         source: a `def` statement.
         objects: by the name under which the source uses them.
+        renamed: helpers and builtins that go by another name, because a parameter has theirs.
     """
 
     source: str
     objects: Mapping[str, Any]
+    renamed: Mapping[str, str]
 
 
 def write_function(body: Body, name: str = "forward") -> Code:
@@ -44,7 +49,7 @@ def write_function(body: Body, name: str = "forward") -> Code:
     lines = writer.lines()
     parameters = ", ".join(["self", *(parameter.name for parameter in body.parameters)])
     source = "\n".join([f"def {name}({parameters}):", *(f"    {line}" for line in lines)])
-    return Code(source + "\n", writer.objects)
+    return Code(source + "\n", writer.objects, {hidden: helper for helper, hidden in writer.hidden.items()})
 
 
 @dataclass(slots=True)
@@ -68,6 +73,8 @@ class _Writer:
         self.body = body
         self.objects: dict[str, Any] = {}
         self.object_names: dict[int, str] = {}
+        self.parameter_names = {parameter.name for parameter in body.parameters}
+        self.hidden: dict[str, str] = {}
         self.last_use = _last_uses(body)
         self.uses = _use_counts(body)
         self.names: dict[int, str] = {}
@@ -78,6 +85,14 @@ class _Writer:
         self.out: list[tuple[Modes, str]] = []
         self.operands: tuple[int, ...] = ()
         self.at = 0
+
+    def helper(self, name: str) -> str:
+        """The name of a helper, another one where a parameter has it."""
+        if name not in self.parameter_names:
+            return name
+        if name not in self.hidden:
+            self.hidden[name] = self.fresh(f"{name}_")
+        return self.hidden[name]
 
     def lines(self) -> list[str]:
         for parameter in self.body.parameters:
@@ -99,7 +114,18 @@ class _Writer:
             text = self.expression_of((result,), (), lambda: self.show(result))
             plain = isinstance(result, tuple) and len(result) > 1
             self.statement((), f"return {text.text[1:-1] if plain else text.text}")
-        return _with_blocks(self.out) or ["pass"]
+        return self.with_blocks() or ["pass"]
+
+    def with_blocks(self) -> list[str]:
+        """The statements, those under modes in `with` blocks."""
+        lines: list[str] = []
+        current: Modes = ()
+        for modes, line in self.out:
+            if modes != current and modes:
+                lines.append(f"with {', '.join(_mode_text(mode, self.helper('torch')) for mode in modes)}:")
+            current = modes
+            lines.append(f"    {line}" if modes else line)
+        return lines
 
     def apply(self, step: Apply) -> None:
         text = self.expression_of((step.args, step.kwargs), step.modes, lambda: spell(step.target, step.args, step.kwargs, self))
@@ -131,7 +157,7 @@ class _Writer:
     def call_text(self, step: Invoke) -> Text:
         module = self.held(step.module)
         if step.pick is not None:
-            module = f"pick({module}, {step.pick})"
+            module = f"{self.helper('pick')}({module}, {step.pick})"
         return Text(f"{module}({self.arguments(step.args, step.kwargs)})")
 
     def expression_of(self, used: Any, modes: Modes, write: Any) -> Text:
@@ -202,7 +228,7 @@ class _Writer:
         return name
 
     def fresh(self, base: str) -> str:
-        if not base.isidentifier() or keyword.iskeyword(base) or base in _BUILTINS:
+        if not base.isidentifier() or keyword.iskeyword(base) or base in _TAKEN:
             base = f"{base}_" if f"{base}_".isidentifier() else "value"
         name, count = base, 1
         while self.is_taken(name):
@@ -211,7 +237,7 @@ class _Writer:
         return name
 
     def is_taken(self, name: str) -> bool:
-        if name in self.objects or name in _BUILTINS:
+        if name in self.objects or name in _TAKEN:
             return True
         holder = self.holder.get(name)
         if holder is None:
@@ -235,20 +261,20 @@ class _Writer:
             return Text("{" + ", ".join(f"{key!r}: {self.show(item).text}" for key, item in value.items()) + "}")
         if isinstance(value, Rebuilt):
             spec = self.object(value.spec, "spec")
-            return Text(f"rebuild([{', '.join(self.show(item).text for item in value.leaves)}], {spec})")
+            return Text(f"{self.helper('rebuild')}([{', '.join(self.show(item).text for item in value.leaves)}], {spec})")
         return self.constant(value)
 
     def constant(self, value: Any) -> Text:
         if isinstance(value, bool | str | bytes | None) or type(value) is int:
             return Text(repr(value))
         if isinstance(value, float):
-            return Text(repr(value) if math.isfinite(value) else f"float('{value}')")
+            return Text(repr(value) if math.isfinite(value) else f"{self.helper('float')}('{value}')")
         if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
-            return Text(str(value))
+            return Text(f"{self.helper('torch')}.{str(value).removeprefix('torch.')}")
         if isinstance(value, slice):
-            return Text(f"slice({', '.join(self.show(x).text for x in (value.start, value.stop, value.step))})")
+            return Text(f"{self.helper('slice')}({', '.join(self.show(x).text for x in (value.start, value.stop, value.step))})")
         if isinstance(value, torch.device):
-            return Text(self.object(value, str(value).replace(":", "_")))
+            return Text(f"{self.helper('moved')}(self, {self.object(value, str(value).replace(':', '_'))})")
         if isinstance(value, SubGraph):
             return Text(self.object(value.module, value.name.replace(".", "_")))
         return Text(self.object(value, type(value).__name__.lower()))
@@ -259,7 +285,7 @@ class _Writer:
         if key not in self.object_names:
             base = base if base.isidentifier() else "value"
             name, count = base, 1
-            while name in self.objects or name in _BUILTINS or name in self.body.names:
+            while name in self.objects or name in _TAKEN or name in self.body.names:
                 name, count = f"{base}_{count}", count + 1
             self.objects[name] = value
             self.object_names[key] = name
@@ -273,25 +299,35 @@ class _Writer:
         return ", ".join([*shown, f"**{self.show(rest).text}"] if rest else shown)
 
     def held(self, held: Held) -> str:
-        text = "root(self)" if held.from_root else "self"
+        text = f"{self.helper('root')}(self)" if held.from_root else "self"
         for step in held.steps:
-            text = _stepped(text, step)
+            text = self.stepped(text, step)
         return text
+
+    def stepped(self, text: str, step: Step) -> str:
+        if step.how == "attr":
+            return f"{text}.{step.name}"
+        if step.how == "item":
+            return f"{text}[{int(step.name)}]"
+        if step.how == "getattr":
+            return f"{self.helper('getattr')}({text}, {step.name!r})"
+        return f"{text}.{step.how}[{step.name!r}]"
 
     def accessed(self, text: str, access: Access) -> str:
         for step in access:
-            text = f"{text}[{step.key!r}]" if isinstance(step, Item) else f"leaves({text})[{step.index}]"
+            text = f"{text}[{step.key!r}]" if isinstance(step, Item) else f"{self.helper('leaves')}({text})[{step.index}]"
         return text
 
 
-def _stepped(text: str, step: Step) -> str:
-    if step.how == "attr":
-        return f"{text}.{step.name}"
-    if step.how == "item":
-        return f"{text}[{int(step.name)}]"
-    if step.how == "getattr":
-        return f"getattr({text}, {step.name!r})"
-    return f"{text}.{step.how}[{step.name!r}]"
+def _mode_text(mode: Mode, torch_name: str) -> str:
+    if mode.kind == "grad":
+        return f"{torch_name}.{'enable' if mode.value else 'no'}_grad()"
+    dtype, enabled, cache = mode.value
+    parts = [repr(mode.kind.removeprefix("autocast "))]
+    parts += [f"dtype={torch_name}.{str(dtype).removeprefix('torch.')}"] if dtype is not None else []
+    parts += [] if enabled else ["enabled=False"]
+    parts += [f"cache_enabled={cache}"] if cache is not None else []
+    return f"{torch_name}.autocast({', '.join(parts)})"
 
 
 def _locals(value: Any) -> Iterator[int]:
@@ -325,25 +361,3 @@ def _use_counts(body: Body) -> dict[int, int]:
     for _, local in _used(body):
         counts[local] = counts.get(local, 0) + 1
     return counts
-
-
-def _with_blocks(statements: Sequence[tuple[Modes, str]]) -> list[str]:
-    lines, current = [], ()
-    for modes, line in statements:
-        if modes != current and modes:
-            lines.append(f"with {', '.join(_mode_text(mode) for mode in modes)}:")
-        current = modes
-        lines.append(f"    {line}" if modes else line)
-    return lines
-
-
-def _mode_text(mode: Mode) -> str:
-    if mode.kind == "grad":
-        return "torch.enable_grad()" if mode.value else "torch.no_grad()"
-    dtype, enabled, cache = mode.value
-    device = mode.kind.removeprefix("autocast ")
-    parts = [repr(device)]
-    parts += [f"dtype={dtype}"] if dtype is not None else []
-    parts += [] if enabled else ["enabled=False"]
-    parts += [f"cache_enabled={cache}"] if cache is not None else []
-    return f"torch.autocast({', '.join(parts)})"

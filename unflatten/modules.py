@@ -16,13 +16,14 @@ import torch
 from torch import nn
 
 from unflatten import _torch
-from unflatten.body import Body
+from unflatten.body import Body, devices_of
 from unflatten.calls import BODY, Place
 from unflatten.codegen import Code, write_function
 from unflatten.errors import ModeError, UnknownSignatureError, listing
 
 PLACE = "@place"
 ROOT_KEY = "@root"
+DEVICES = "@devices"
 DEFINITION = "@definition"
 RECONSTRUCT = "@reconstruct"
 
@@ -64,8 +65,12 @@ class UnflattenedModule(nn.Module):
         return self
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> UnflattenedModule:
-        """Moves constants along with parameters and buffers; their dtype stays as captured."""
+        """Moves constants, and what the code creates, along with parameters and buffers; dtypes stay as captured."""
         super()._apply(fn, recurse)
+        devices = self.__dict__.get(DEVICES, {})
+        for device in devices_of(getattr(type(self), DEFINITION).bodies):
+            target = fn(torch.empty(0, device=devices.get(device, device))).device
+            self.__dict__[DEVICES] = devices = {**devices, device: target}
         for name in self.__dict__[PLACE].constants:
             held = self.__dict__.get(name)
             if isinstance(held, torch.Tensor):
@@ -144,6 +149,12 @@ class _Picked:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs, **{BODY: self.body})
+
+
+def moved(module: nn.Module, device: torch.device) -> torch.device:
+    """Where a module's code creates what the capture saw on a device: the module may have been moved since."""
+    found: torch.device = module.__dict__.get(DEVICES, {}).get(device, device)
+    return found
 
 
 def root(module: nn.Module) -> nn.Module:

@@ -41,6 +41,9 @@ class Speller(Protocol):
     def object(self, value: Any, base: str) -> str:
         """The name of an object that the code refers to."""
 
+    def helper(self, name: str) -> str:
+        """The name under which the code has a helper, such as `torch`."""
+
 
 _LEVELS = {
     "**": 9, "~": 8, "*": 7, "/": 7, "//": 7, "%": 7, "@": 7, "+": 6, "-": 6, "&": 4, "^": 3, "|": 2,
@@ -63,7 +66,8 @@ def spell(target: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     """An operator's call as an expression."""
     if isinstance(target, _torch.OpOverload):
         text = _overload(target, args, kwargs, speller) if target.namespace == "aten" else None
-        return text or Text(f"torch.ops.{target}({speller.arguments(args, kwargs)})")
+        name = f"{speller.helper('torch')}.ops.{target}"
+        return text or Text(f"{name}({speller.arguments(args, kwargs)})")
     if target in _PYTHON and len(args) == 2 and not kwargs:
         return _infix(_PYTHON[target], args, speller)
     if target is operator.getitem:
@@ -88,7 +92,8 @@ def _overload(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], spe
     if spelled is None:
         return None
     if not spelled.startswith("."):
-        return Text(f"{spelled}({speller.arguments(args, kwargs)})")
+        module, _, rest = spelled.partition(".")
+        return Text(f"{speller.helper(module)}.{rest}({speller.arguments(args, kwargs)})")
     if not args or not isinstance(args[0], Local | Held):
         return None
     rest = args[1:]
@@ -162,7 +167,7 @@ _SPECIAL: dict[str, Callable[[tuple[Any, ...], Speller], Text | None]] = {
 def _name(target: Callable[..., Any], speller: Speller) -> str:
     name: str = getattr(target, "__name__", "")
     if isinstance(target, _torch.HigherOrderOperator):
-        return f"torch.ops.higher_order.{target.name()}"
+        return f"{speller.helper('torch')}.ops.higher_order.{target.name()}"
     if getattr(torch, name, None) is target:
-        return f"torch.{name}"
+        return f"{speller.helper('torch')}.{name}"
     return speller.object(target, name or "function")

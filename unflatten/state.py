@@ -47,12 +47,14 @@ class StatePlan:
         names: for each input of the graph, every (module, attribute) that holds its value.
         literals: the inputs that no module held: tensors written out inside of a `forward`.
         tensors: the value of each input.
+        constants: for each module, the names of the tensors that it holds as plain attributes.
     """
 
     entries: tuple[StateEntry, ...]
     names: Mapping[FlatInput, tuple[tuple[ModulePath, str], ...]]
     literals: frozenset[FlatInput]
     tensors: Mapping[FlatInput, Any]
+    constants: Mapping[ModulePath, list[str]]
 
     def storage_key(self, value: FlatInput) -> Hashable | None:
         """What the inputs that share memory have in common."""
@@ -76,7 +78,11 @@ def plan_state(program: FlatProgram) -> StatePlan:
         names[value] = tuple(sorted(found, key=lambda name: name != own))
         if not found:
             literals.add(value)
-    return StatePlan(tuple(entries), names, frozenset(literals), tensors)
+    constants: dict[ModulePath, list[str]] = {}
+    for entry in entries:
+        if entry.source is Source.CONSTANT:
+            constants.setdefault(entry.owner, []).append(entry.name)
+    return StatePlan(tuple(entries), names, frozenset(literals), tensors, constants)
 
 
 def _registered(program: FlatProgram) -> Iterable[StateEntry]:
@@ -103,7 +109,7 @@ def _constants(program: FlatProgram) -> Iterable[StateEntry]:
     buffers = {value.fqn for value in program.inputs if value.source in (Source.BUFFER, Source.PARAMETER)}
     for fqn, value in program.source.constants.items():
         owner, name = _owner_and_name(fqn)
-        if fqn not in buffers and owner in paths and not _torch.is_literal_constant(fqn):
+        if fqn not in buffers and owner in paths and not _torch.is_literal_constant(name):
             source = Source.CONSTANT if isinstance(value, torch.Tensor) else Source.OBJECT
             yield StateEntry(owner, name, source, False, value)
 
