@@ -72,6 +72,9 @@ BRACKET_CLOSE = {
 BRACKET_ENTER = {predispatch._add_batch_dim, predispatch._make_dual}
 BRACKET_LEAVE = {predispatch._remove_batch_dim, predispatch._unpack_dual, predispatch._unwrap_for_grad}
 
+# The spec of a leaf; its constructor changed its name in 2.9.
+LEAF: TreeSpec = pytree.tree_structure(0)
+
 _LITERAL_CONSTANT = re.compile(r"_?(lifted_tensor|tensor_constant|lifted_custom|torchbind_obj)_?\d+(_\d+)?")
 _GENERATED_MODULES = {"_guards_fn"}
 

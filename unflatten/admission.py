@@ -17,6 +17,7 @@ import torch
 
 from unflatten import _torch
 from unflatten.nesting import Access, Item, accesses
+from unflatten.packing import pack_spec, unpack_spec
 from unflatten.specs import AnySpec, Bounds, ConstantSpec, NumberSpec, Spec, TensorSpec
 
 
@@ -33,6 +34,9 @@ class Arguments:
     names: tuple[str, ...]
     in_spec: _torch.TreeSpec | None
     specs: tuple[Spec, ...]
+
+    def __reduce__(self) -> Any:
+        return _unpack_arguments, (self.names, pack_spec(self.in_spec), self.specs)
 
     def leaves(self) -> Iterator[tuple[str, Access, Spec]]:
         """Each leaf, with the parameter that it belongs to and the steps to it."""
@@ -55,6 +59,10 @@ class Arguments:
         for name, access, spec in self.leaves():
             shown[name].append(f"{_path(access)}{': ' if access else ''}{spec}")
         return ", ".join(f"{name}={' '.join(parts) if parts else '()'}" for name, parts in shown.items())
+
+
+def _unpack_arguments(names: tuple[str, ...], in_spec: Any, specs: tuple[Spec, ...]) -> Arguments:
+    return Arguments(names, unpack_spec(in_spec), specs)
 
 
 @dataclass(frozen=True, slots=True)

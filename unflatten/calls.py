@@ -41,6 +41,11 @@ class KnownCall:
     recorded: bool
     cut: str = ""
 
+    @property
+    def is_simple(self) -> bool:
+        """Whether one value goes in and one comes out, so that there is no order to be known."""
+        return not self.cut and len(self.arguments.specs) == 1 and len(self.results) == 1
+
     def __str__(self) -> str:
         name = str(self.call) if self.call else "the program"
         guessed = "" if self.recorded else "  (order not recorded)"
@@ -163,7 +168,10 @@ class Place:
     def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> InputError | UnknownSignatureError:
         if not self.calls:
             return UnknownCallError(f"{self._name} is never called by the program, so what it computes is not known")
-        if len(self.calls) == 1 and self.calls[0].recorded:
+        leaves = _torch.tree_leaves((args, kwargs))
+        if len(self.calls) == 1 and self.calls[0].is_simple and len(leaves) == 1:
+            args, kwargs = tuple(leaves), {}
+        if len(self.calls) == 1 and (self.calls[0].recorded or self.calls[0].is_simple):
             return InputError(f"{self._name} can't take these arguments:\n{listing(self._problems(args, kwargs))}")
         if not all(call.recorded for call in self.calls):
             return UnknownSignatureError(

@@ -89,6 +89,8 @@ def _enter(module: UnflattenedModule, args: tuple[Any, ...], kwargs: dict[str, A
     place: Place = module.__dict__[PLACE]
     if BODY not in kwargs and place.checks and not _is_trusted(module, place):
         args, kwargs = place.admit(args, kwargs)
+    if torch.compiler.is_compiling():  # tracers would take the flag for an effect of the model
+        return nn.Module.__call__(module, *args, **kwargs)
     outer = _local.inside
     _local.inside = True
     try:

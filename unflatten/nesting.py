@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unflatten._torch import TreeSpec
+from unflatten.packing import pack_spec, unpack_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,13 @@ class Rebuilt:
 
     spec: TreeSpec
     leaves: tuple[Any, ...]
+
+    def __reduce__(self) -> Any:
+        return _unpack_rebuilt, (pack_spec(self.spec), self.leaves)
+
+
+def _unpack_rebuilt(spec: Any, leaves: tuple[Any, ...]) -> Rebuilt:
+    return Rebuilt(unpack_spec(spec), leaves)
 
 
 def is_plain(spec: TreeSpec) -> bool:

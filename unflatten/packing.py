@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from unflatten import _torch
+from unflatten._torch import TreeSpec
 
 
 def pack_target(target: Callable[..., Any]) -> Any:
@@ -36,6 +37,21 @@ def unpack_target(packed: Any) -> Callable[..., Any]:
         owner = getattr(owner, name)
     found = owner
     return found
+
+
+def pack_spec(spec: TreeSpec | None) -> Any:
+    """A picklable stand-in for a tree spec; torch's own pickling of them warns."""
+    if spec is None or spec.is_leaf():
+        return spec is None
+    return spec.type, spec.context, [pack_spec(child) for child in spec.children()]
+
+
+def unpack_spec(packed: Any) -> TreeSpec | None:
+    """The tree spec that `pack_spec` packed."""
+    if isinstance(packed, bool):
+        return None if packed else _torch.LEAF
+    kind, context, children = packed
+    return TreeSpec(kind, context, [unpack_spec(child) for child in children])
 
 
 @dataclass(frozen=True, slots=True)

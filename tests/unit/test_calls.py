@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.support.comparing import assert_same_gradients, assert_same_run, assert_unflattens, capture
 from unflatten import info, unflatten
-from unflatten.errors import UnknownCallError, UnknownSignatureError
+from unflatten.errors import InputError, UnknownCallError, UnknownSignatureError
 
 
 class Step(nn.Module):
@@ -502,5 +502,5 @@ def test_a_module_called_alone_refuses_sizes_that_it_was_not_captured_with() -> 
 
     nested = unflatten(capture(Net(), (X,)))
     assert torch.equal(nested.branches(X), X * 2)
-    with pytest.raises(UnknownSignatureError):
+    with pytest.raises(InputError, match="size 1 in dimension 0, expected 2"):
         nested.branches(X[:1])
