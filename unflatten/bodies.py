@@ -289,8 +289,13 @@ class _Writer:
         self._apply(scalar, scalar)
 
     def _apply(self, node: FlatNode, origin: FlatNode) -> None:
-        args = _torch.map_aggregate(node.args, self._leaf)
-        kwargs = _torch.map_aggregate(node.kwargs, self._leaf) if node.kwargs else {}
+        def argument(leaf: Any) -> Any:
+            if not isinstance(leaf, FlatNode | FlatInput):
+                return leaf
+            return self.value(self.grouping.operand(node, leaf, self.draft))
+
+        args = _torch.map_aggregate(node.args, argument)
+        kwargs = _torch.map_aggregate(node.kwargs, argument) if node.kwargs else {}
         self._append(origin, args, kwargs, added_modes(node.modes, self.ambient))
 
     def _append(self, node: FlatNode, args: tuple[Any, ...], kwargs: Mapping[str, Any], modes: Modes) -> None:

@@ -16,7 +16,7 @@ from unflatten.bodies import Bodies, Variant
 from unflatten.body import Apply, Body, Held, Invoke
 from unflatten.calls import KnownCall, Place
 from unflatten.classes import class_of
-from unflatten.effects import Effects, find_effects, restore_writes
+from unflatten.effects import Effects, find_effects
 from unflatten.errors import StructureError
 from unflatten.flat import FlatNode, FlatProgram, Modes, Source
 from unflatten.grouping import Draft, Grouping
@@ -34,6 +34,7 @@ from unflatten.regions import Region, freeze
 from unflatten.signatures import preserved_forms, root_form
 from unflatten.specs import bounds_of, spec_of
 from unflatten.state import StatePlan, materialise, plan_state
+from unflatten.writes import restore_writes
 
 
 def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_inputs: bool = True) -> UnflattenedModule:
@@ -82,10 +83,13 @@ class _Builder:
 
     @staticmethod
     def of(source: ExportedProgram) -> _Builder:
-        program = restore_writes(read_program(source))
+        program = read_program(source)
         state = plan_state(program)
-        effects = find_effects(program, state.storage_key)
         ownership = assign_owners(program)
+        holders = {value: [owner for owner, _ in names] for value, names in state.names.items()}
+        program = restore_writes(program, ownership, holders)
+        ownership = ownership.extended(program)
+        effects = find_effects(program, state.storage_key)
         forms = preserved_forms(program)
         grouping = Grouping.of(program, ownership, effects, state, root_form(program), forms)
         separate(grouping)

@@ -1,4 +1,4 @@
-"""The order that effects impose, and functionalised writes put back in place.
+"""The order that effects impose.
 
 Three things order operators besides the values that they hand on: writes and reads of the same memory,
 through whatever alias or view; operators that draw random numbers or act on the world; assertions. Each
@@ -7,15 +7,21 @@ becomes an edge, so that everything later only has to respect edges, never posit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
-
-import torch
 
 from unflatten import _torch
 from unflatten.flat import FlatInput, FlatNode, FlatProgram, Source, Value
-from unflatten.operators import Order, facts_of, order_of, returned_operand, written_arguments
+from unflatten.operators import (
+    Order,
+    aliased,
+    facts_of,
+    order_of,
+    returned_operand,
+    values_in,
+    written_arguments,
+)
 
 StorageKey = Callable[[FlatInput], Hashable | None]
 """Tells which inputs share memory: equal keys do, None never does."""
@@ -38,37 +44,6 @@ class Effects:
     written: frozenset[FlatInput]
 
 
-def restore_writes(program: FlatProgram) -> FlatProgram:
-    """Gives a functionalised program its writes back: `buffer.copy_(new_value)` where it was computed."""
-    if not program.mutations:
-        return program
-    nodes = list(program.nodes)
-    targets = {target for _, target in program.mutations}
-    become: dict[Value, FlatInput] = {}
-    for value, target in program.mutations:
-        scope = value.scope if isinstance(value, FlatNode) else ()
-        if value in targets:  # two inputs that exchange values: both are read before either is written
-            value = FlatNode(
-                len(nodes), f"{value.name}_clone", torch.ops.aten.clone.default, (value,), {}, (value,), value.meta, ()
-            )
-            nodes.append(value)
-        write = FlatNode(
-            index=len(nodes),
-            name=f"{target.name}_copy",
-            target=torch.ops.aten.copy_.default,
-            args=(target, value),
-            kwargs={},
-            operands=(target, value),
-            meta={"val": target.meta.get("val")},
-            scope=scope,
-        )
-        nodes.append(write)
-        become[value] = target
-    outputs = tuple(become.get(value, value) if isinstance(value, FlatNode) else value for value in program.outputs)
-    restored = frozenset(nodes[len(program.nodes) :])
-    return replace(program, nodes=tuple(nodes), outputs=outputs, mutations=(), restored=restored)
-
-
 def find_effects(program: FlatProgram, storage_of: StorageKey) -> Effects:
     """Finds the edges that effects impose, in linear time.
 
@@ -76,9 +51,9 @@ def find_effects(program: FlatProgram, storage_of: StorageKey) -> Effects:
     give the same edges.
     """
     before: dict[int, list[int]] = {}
-    _chain(program.nodes, before)
-    _close_brackets(program.nodes, before)
-    writers = {node.index: written for node in program.nodes if (written := list(_values(written_arguments(node))))}
+    _chain(program.sequence, before)
+    _close_brackets(program.sequence, before)
+    writers = {node.index: written for node in program.nodes if (written := list(values_in(written_arguments(node))))}
     unchanged = {node: value for node in program.nodes if (value := returned_operand(node)) is not None}
     if not writers:
         return Effects({at: tuple(found) for at, found in before.items()}, {}, unchanged, frozenset())
@@ -148,8 +123,8 @@ class _Memory:
             if key is not None:
                 memory.join(value, ("storage", key))
         for node in program.nodes:
-            for value in _aliased(node):
-                memory.join(node, value)
+            for value in aliased(node):
+                memory.join(node, program.replaced.get((node, value), value))
         return memory
 
     def find(self, value: Any) -> Any:
@@ -164,24 +139,6 @@ class _Memory:
         self.parents[self.find(a)] = self.find(b)
 
 
-def _aliased(node: FlatNode) -> Iterator[Value]:
-    """The operands that a result may share memory with."""
-    facts = facts_of(node.target)
-    if isinstance(node.target, _torch.OpOverload):
-        for at in facts.views:
-            yield from _values([node.args[at] if at < len(node.args) else node.kwargs.get(facts.names[at])])
-    else:
-        yield from node.operands
-
-
-def _values(arguments: Iterable[Any]) -> Iterator[Value]:
-    for value in arguments:
-        if isinstance(value, FlatNode | FlatInput):
-            yield value
-        elif isinstance(value, tuple | list):
-            yield from _values(value)
-
-
 def _order_accesses(
     program: FlatProgram, writers: Mapping[int, list[Value]], memory: _Memory, before: dict[int, list[int]]
 ) -> None:
@@ -192,8 +149,9 @@ def _order_accesses(
     touched = {memory.find(value) for values in writers.values() for value in values}
     last_write: dict[Any, int] = {}
     readers: dict[Any, list[int]] = {}
-    for node in program.nodes:
-        accessed = dict.fromkeys(root for value in node.operands if (root := memory.find(value)) in touched)
+    for node in program.sequence:
+        used = (program.replaced.get((node, value), value) for value in node.operands)
+        accessed = dict.fromkeys(root for value in used if (root := memory.find(value)) in touched)
         written = dict.fromkeys(memory.find(value) for value in writers.get(node.index, ()))
         for root in accessed | written:
             if root in last_write:

@@ -134,6 +134,8 @@ class FlatProgram:
         root_type: the dotted name of the root's class, where known.
         attributes: the constants that the graph itself holds, by name.
         restored: writes that were put back in place of functional updates.
+        order: an order in which the operators can run, where it is not that of `nodes`.
+        replaced: what an operator uses instead of an operand: the buffer that it had been written to.
     """
 
     source: ExportedProgram
@@ -146,6 +148,13 @@ class FlatProgram:
     root_type: str
     attributes: Mapping[str, Any]
     restored: frozenset[FlatNode] = frozenset()
+    order: tuple[FlatNode, ...] = ()
+    replaced: Mapping[tuple[FlatNode, Value], FlatInput] = field(default_factory=dict)
+
+    @property
+    def sequence(self) -> tuple[FlatNode, ...]:
+        """The operators in an order in which they can run, writes where they belong."""
+        return self.order or self.nodes
 
     @property
     def user_inputs(self) -> list[FlatInput]:
@@ -159,7 +168,7 @@ class FlatProgram:
             GraphOrderError: one does not.
         """
         seen: set[Value] = set(self.inputs)
-        for node in self.nodes:
+        for node in self.sequence:
             late = [value for value in node.operands if value not in seen]
             if late:
                 raise GraphOrderError(f"{node} uses {late} before it is computed")

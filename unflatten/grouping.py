@@ -151,6 +151,10 @@ class Grouping:
         """Whether a value is a number that every call computes for itself."""
         return isinstance(value, FlatNode) and self.owner[value.index] is None
 
+    def operand(self, node: FlatNode, value: Value, draft: Draft) -> Value:
+        """What an operator uses for one of its operands."""
+        return self.resolve(self.program.replaced.get((node, value), value), draft)
+
     def resolve(self, value: Value, draft: Draft) -> Value:
         """The value that a draft uses where the graph has another name for the same object.
 
@@ -219,7 +223,7 @@ class Grouping:
             draft = self.owner[node.index]
             if draft is not None:
                 for value in node.operands:
-                    self._use(self.resolve(value, draft), draft, node)
+                    self._use(self.operand(node, value, draft), draft, node)
                 for earlier in self.effects.before.get(node.index, ()):
                     self._order(self.program.nodes[earlier], node)
         for value in self.root.form.results if self.root.form else ():

@@ -192,7 +192,7 @@ def _needs(grouping: Grouping, node: FlatNode) -> Iterator[FlatNode]:
         value = pending.pop()
         if grouping.floats(value) and isinstance(value, FlatNode):
             pending.extend(value.operands)
-        elif isinstance(value, FlatNode):
+        elif isinstance(value, FlatNode) and (node, value) not in grouping.program.replaced:
             yield value
     for earlier in grouping.effects.before.get(node.index, ()):
         yield grouping.program.nodes[earlier]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from unflatten import _torch
-from unflatten.flat import FlatNode, SubGraph
+from unflatten.flat import FlatInput, FlatNode, SubGraph, Value
 
 
 class Order(Enum):
@@ -171,6 +171,25 @@ def returned_operand(node: FlatNode) -> Any:
     return None
 
 
+def aliased(node: FlatNode) -> Iterator[Value]:
+    """The operands that a result may share memory with."""
+    facts = facts_of(node.target)
+    if isinstance(node.target, _torch.OpOverload):
+        for at in facts.views:
+            yield from values_in([node.args[at] if at < len(node.args) else node.kwargs.get(facts.names[at])])
+    else:
+        yield from node.operands
+
+
+def values_in(arguments: Iterable[Any]) -> Iterator[Value]:
+    """The values of the graph in arguments, lists of them included."""
+    for value in arguments:
+        if isinstance(value, FlatNode | FlatInput):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from values_in(value)
+
+
 def bodies(node: FlatNode) -> Iterator[SubGraph]:
     """The bodies that a higher-order operator is given."""
     if isinstance(node.target, _torch.HigherOrderOperator):
@@ -194,6 +213,8 @@ def body_writes(body: SubGraph) -> bool:
 
 def trained_mode(node: FlatNode) -> bool | None:
     """The mode that an operator was captured in, where it is one that depends on `training`."""
+    if node.target is torch.ops.aten._native_batch_norm_legit_no_training.default:
+        return False
     facts = facts_of(node.target)
     for flag in _MODE_FLAGS:
         if flag in facts.names:

@@ -64,7 +64,7 @@ def _needs(grouping: Grouping, draft: Draft, item: Item, done: Mapping[Draft, Ar
 def _taken(grouping: Grouping, draft: Draft, item: Item, done: Mapping[Draft, Arrangement]) -> Iterable[Value]:
     if isinstance(item, Draft):
         return done[item].inputs
-    return (grouping.resolve(value, draft) for value in item.operands)
+    return (grouping.operand(item, value, draft) for value in item.operands)
 
 
 def _roots(grouping: Grouping, draft: Draft, needs: Mapping[Item, list[Item]]) -> tuple[list[Item], list[Item]]:

@@ -33,6 +33,12 @@ class Ownership:
     scopes: tuple[Scope, ...]
     evidence: tuple[Evidence, ...]
 
+    def extended(self, program: FlatProgram) -> Ownership:
+        """The owners of a program that has more operators, whose scopes are known."""
+        added = program.nodes[len(self.scopes) :]
+        scopes = (*self.scopes, *(node.scope or () for node in added))
+        return Ownership(scopes, (*self.evidence, *(Evidence.PRODUCER for _ in added)))
+
 
 def assign_owners(program: FlatProgram) -> Ownership:
     """Finds every operator's owner, in linear time."""
