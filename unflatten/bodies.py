@@ -10,11 +10,12 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from unflatten import _torch
+from unflatten import _torch, scalars
 from unflatten.body import Apply, Body, Held, Invoke, Local, Parameter, Step
 from unflatten.errors import StructureError
 from unflatten.flat import FlatInput, FlatNode, Modes, Value
-from unflatten.grouping import Draft, Grouping
+from unflatten.drafts import Draft
+from unflatten.grouping import Grouping
 from unflatten.legality import item_key
 from unflatten.modes import added_modes
 from unflatten.naming import natural
@@ -267,7 +268,7 @@ class _Writer:
             if isinstance(value, FlatInput):
                 self.env[value] = self._held(value)
             else:
-                for scalar in self.grouping.parts(value):
+                for scalar in scalars.parts(self.grouping, value):
                     if scalar not in self.env:
                         self._scalar(scalar)
         return self.env[value]
@@ -281,7 +282,7 @@ class _Writer:
 
     def _scalar(self, scalar: FlatNode) -> None:
         if is_size(scalar):
-            found = self.grouping.size_source(scalar, self.draft, self.arranged.inputs)
+            found = scalars.size_source(self.grouping, scalar, self.draft, self.arranged.inputs)
             if found is not None:
                 tensor, dimension = found
                 self._append(scalar, (self.value(tensor), dimension), {}, ())

@@ -19,7 +19,8 @@ from unflatten.classes import class_of
 from unflatten.effects import Effects, find_effects
 from unflatten.errors import StructureError
 from unflatten.flat import FlatNode, FlatProgram, Modes, Source
-from unflatten.grouping import Draft, Grouping
+from unflatten.drafts import Draft
+from unflatten.grouping import Grouping
 from unflatten.info import OFFERED
 from unflatten.legality import separate
 from unflatten.modes import ambient_modes

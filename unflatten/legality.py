@@ -18,7 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from unflatten.flat import FlatInput, FlatNode, Value
-from unflatten.grouping import Draft, Grouping, Item
+from unflatten.crossing import connect
+from unflatten.drafts import Draft, Item
+from unflatten.grouping import Grouping
 from unflatten.naming import natural
 from unflatten.operators import Order, order_of, written_arguments
 
@@ -28,7 +30,7 @@ _ROUNDS = 64
 def separate(grouping: Grouping) -> None:
     """Changes the drafts until every call can be separated. Linear unless something has to be undone."""
     for _ in range(_ROUNDS):
-        grouping.connect()
+        connect(grouping)
         tangles = [(draft, tangle) for draft in grouping.drafts() for tangle in find_tangles(draft)]
         if not tangles:
             return

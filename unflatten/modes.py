@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from unflatten.flat import FlatNode, Mode, Modes
-from unflatten.grouping import Draft, Grouping
+from unflatten.drafts import Draft
+from unflatten.grouping import Grouping
 from unflatten.paths import common_scope
 
 _Seen = dict[str, dict[tuple[object, int] | None, None]]

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from unflatten.flat import FlatInput, FlatNode, Value
-from unflatten.grouping import Draft, Grouping, Item
+from unflatten import scalars
+from unflatten.drafts import Draft, Item
+from unflatten.grouping import Grouping
 from unflatten.legality import item_key
 from unflatten.naming import natural
 from unflatten.operators import Order, order_of, written_arguments
@@ -52,7 +54,7 @@ def _needs(grouping: Grouping, draft: Draft, item: Item, done: Mapping[Draft, Ar
     found: dict[Item, None] = dict.fromkeys(sorted(draft.effects.get(item, ()), key=item_key))
     for value in _taken(grouping, draft, item, done):
         if isinstance(value, FlatNode) and grouping.floats(value):
-            found.update(dict.fromkeys(grouping.scalar_needs(value, draft)))
+            found.update(dict.fromkeys(scalars.needs(grouping, value, draft)))
         else:
             source = grouping.item_of(value, draft)
             if source is not None:
@@ -145,7 +147,7 @@ def _inputs(
             if value in draft.inputs:
                 found[value] = None
             elif isinstance(value, FlatNode) and grouping.floats(value):
-                found.update(dict.fromkeys(part for part in grouping.parts(value) if part in draft.inputs))
+                found.update(dict.fromkeys(part for part in scalars.parts(grouping, value) if part in draft.inputs))
     rest = sorted((value for value in draft.inputs if value not in found), key=lambda value: natural(value.name))
     return tuple(value for value in (*found, *rest) if value in draft.inputs)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from unflatten.errors import StructureError
 from unflatten.flat import FlatNode, Modes, Value
-from unflatten.grouping import Draft
+from unflatten.drafts import Draft
 from unflatten.ordering import Arrangement
 from unflatten.paths import ROOT, ModuleCall, ModulePath
 
