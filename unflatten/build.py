@@ -11,7 +11,8 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from unflatten import _torch
-from unflatten.admission import Arguments, Limits
+from unflatten.arguments import Arguments
+from unflatten.checks import Limits
 from unflatten.bodies import Bodies, Variant
 from unflatten.body import Apply, Body, Held, Invoke
 from unflatten.calls import KnownCall, Place

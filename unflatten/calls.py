@@ -10,9 +10,11 @@ from typing import Any
 import torch
 
 from unflatten import _torch
-from unflatten.admission import Arguments, Check, Limits, compile_check, describe, fits, mismatches
+from unflatten.arguments import Arguments, describe
+from unflatten.checks import Check, Limits, compile_check
 from unflatten.errors import InputError, UnknownCallError, UnknownSignatureError, listing
 from unflatten.flat import FlatNode
+from unflatten.mismatches import fits, mismatches
 from unflatten.paths import ModuleCall, ModulePath
 from unflatten.regions import Region
 from unflatten.specs import Spec
