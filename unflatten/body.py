@@ -138,6 +138,11 @@ class Body:
         return shape, self.named, tuple(_step_key(step) for step in self.steps), frozen(self.result)
 
 
+def uses_root(bodies: Iterable[Body]) -> bool:
+    """Whether bodies refer to modules that are not inside their own."""
+    return any(isinstance(step, Invoke) and step.module.from_root for body in bodies for step in body.steps)
+
+
 def devices_of(bodies: Iterable[Body]) -> set[torch.device]:
     """The devices that bodies name."""
     found: set[torch.device] = set()

@@ -1,42 +1,33 @@
-"""From a program to modules: each stage's value made from those of the stages before."""
+"""From the analysis of a program to modules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import nn
 from torch.export import ExportedProgram
 
 from unflatten import _torch
+from unflatten.analysis import Analysis, analyse
 from unflatten.arguments import Arguments
-from unflatten.checks import Limits
-from unflatten.bodies import Bodies, Variant
-from unflatten.body import Apply, Body, Held, Invoke
+from unflatten.bodies import Variant
+from unflatten.body import uses_root
 from unflatten.calls import KnownCall, Place
+from unflatten.checks import Limits
 from unflatten.classes import class_of
-from unflatten.effects import Effects, find_effects
-from unflatten.errors import StructureError
-from unflatten.flat import FlatNode, FlatProgram, Modes, Source
 from unflatten.drafts import Draft
-from unflatten.grouping import Grouping
+from unflatten.errors import StructureError
+from unflatten.flat import FlatNode, Source
 from unflatten.info import OFFERED
-from unflatten.legality import separate
-from unflatten.modes import ambient_modes
 from unflatten.modules import PLACE, ROOT_KEY, Definition, UnflattenedModule
 from unflatten.operators import trained_mode
-from unflatten.ordering import Arrangement, arrange
-from unflatten.ownership import assign_owners
 from unflatten.paths import ROOT, ModulePath
-from unflatten.places import Container, Namer
-from unflatten.program import read_program
-from unflatten.regions import Region, freeze
-from unflatten.signatures import preserved_forms, root_form
+from unflatten.places import Container
+from unflatten.regions import Region
 from unflatten.specs import bounds_of, spec_of
-from unflatten.state import StatePlan, materialise, plan_state
-from unflatten.writes import restore_writes
+from unflatten.state import materialise
 
 
 def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_inputs: bool = True) -> UnflattenedModule:
@@ -68,158 +59,122 @@ def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_input
         >>> [name for name, _ in nested.named_modules()]
         ['', '0', '1']
     """
-    return _Builder.of(program).build(copy_state, check_inputs)
+    analysis = analyse(program)
+    return _Builder(analysis, _limits(analysis, program), check_inputs).build(copy_state)
 
 
-@dataclass(frozen=True, slots=True)
+def _limits(analysis: Analysis, program: ExportedProgram) -> Limits:
+    return Limits(bounds_of(program.range_constraints), tuple(_torch.guard_sources(program)))
+
+
+@dataclass(slots=True)
 class _Builder:
-    program: FlatProgram
-    effects: Effects
-    state: StatePlan
-    grouping: Grouping
-    arranged: Mapping[Draft, Arrangement]
-    ambient: Mapping[Draft, Modes]
-    bodies: Bodies
-    regions: Mapping[Draft, Region]
-    training: bool
+    analysis: Analysis
+    limits: Limits
+    check_inputs: bool
+    definitions: dict[Hashable, Definition] = field(default_factory=dict)
 
-    @staticmethod
-    def of(source: ExportedProgram) -> _Builder:
-        program = read_program(source)
-        state = plan_state(program)
-        ownership = assign_owners(program)
-        holders = {value: [owner for owner, _ in names] for value, names in state.names.items()}
-        program = restore_writes(program, ownership, holders)
-        ownership = ownership.extended(program)
-        effects = find_effects(program, state.storage_key)
-        forms = preserved_forms(program)
-        grouping = Grouping.of(program, ownership, effects, state, root_form(program), forms)
-        separate(grouping)
-        arranged = arrange(grouping)
-        ambient = ambient_modes(grouping)
-        bodies = Bodies(grouping, arranged, ambient, _namer(program, state, grouping))
-        bodies.write()
-        regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)
-        training = all(trained_mode(node) is not False for node in program.nodes)
-        return _Builder(program, effects, state, grouping, arranged, ambient, bodies, regions, training)
-
-    def build(self, copy_state: bool, check_inputs: bool) -> UnflattenedModule:
-        """Makes the modules."""
-        copied = self.state.tensors.values() if copy_state else map(self.state.tensors.get, self.effects.written)
-        if copy_state:
-            copied = [*copied, *(entry.value for entry in self.state.entries)]
-        held = materialise(self.state, copied)
-        limits = Limits(bounds_of(self.program.source.range_constraints), tuple(_torch.guard_sources(self.program.source)))
-        form = root_form(self.program)
-        own = Arguments(form.names, form.in_spec, tuple(map(spec_of, form.arguments)))
-        modules = self._modules({True: limits, False: limits.inside(own)}, check_inputs)
-        self._fill(modules, held)
+    def build(self, copy_state: bool) -> UnflattenedModule:
+        """Makes the modules and fills them."""
+        modules = self.tree()
+        self.fill(modules, copy_state)
         top = modules[ROOT]
-        for module in dict.fromkeys(modules.values()):
-            if isinstance(module, UnflattenedModule) and _looks_up(module):
-                module.__dict__[ROOT_KEY] = top
         if not isinstance(top, UnflattenedModule):
             raise StructureError("the root has no body")
+        for module in dict.fromkeys(modules.values()):
+            definition = getattr(type(module), "@definition", None)
+            if definition is not None and uses_root(definition.bodies):
+                module.__dict__[ROOT_KEY] = top
         top.__dict__[PLACE].prepare()
         return top
 
-    def _modules(self, limits: Mapping[bool, Limits], check_inputs: bool) -> dict[ModulePath, nn.Module]:
-        namer = self.bodies.namer
+    def tree(self) -> dict[ModulePath, nn.Module]:
+        """The modules at each path, each among its parent's children."""
+        program = self.analysis.program
+        names: dict[ModulePath, set[str]] = {}
+        for path in program.paths:
+            names.setdefault(path.parent, set()).add(path.name)
+        for entry in self.analysis.state.entries:
+            names.setdefault(entry.owner, set()).add(entry.name)
+        form = self.analysis.form
+        own = Arguments(form.names, form.in_spec, tuple(map(spec_of, form.arguments)))
+        inside = self.limits.inside(own)
         modules: dict[ModulePath, nn.Module] = {}
-        definitions: dict[Any, Definition] = {}
-        names = self._names()
-        for path in self.program.paths:
-            first = namer.canonical(path)
-            if first in modules:
-                modules[path] = modules[first]
-            else:
-                modules[path] = self._module(first, names, definitions, limits, check_inputs)
+        for path in program.paths:
+            first = program.aliases.get(path, path)
+            if first not in modules:
+                limits = inside if first.names else self.limits
+                modules[first] = self.module(first, frozenset(names.get(first, ())), limits)
+            modules[path] = modules[first]
             if path != ROOT:
                 modules[path.parent]._modules[path.name] = modules[path]
         return modules
 
-    def _names(self) -> dict[ModulePath, set[str]]:
-        names: dict[ModulePath, set[str]] = {}
-        for path in self.program.paths:
-            names.setdefault(path.parent, set()).add(path.name)
-        for entry in self.state.entries:
-            names.setdefault(entry.owner, set()).add(entry.name)
-        return names
-
-    def _module(
-        self,
-        path: ModulePath,
-        names: Mapping[ModulePath, set[str]],
-        definitions: dict[Any, Definition],
-        limits: Mapping[bool, Limits],
-        check_inputs: bool,
-    ) -> nn.Module:
-        variants = self.bodies.variants.get(path, [])
-        container = self.bodies.namer.containers.get(path, Container.NONE)
-        if not variants and container is Container.LIST:
-            return nn.ModuleList()
-        if not variants and container is Container.PARAMETERS:
-            return nn.ParameterList()
-        bodies = tuple(variant.body for variant in variants)
-        taken = frozenset(names.get(path, set()) & set(OFFERED))
-        key = (self._type_name(path), tuple(variant.key for variant in variants), taken)
-        if key not in definitions:
-            definitions[key] = Definition(key[0], bodies, taken)
-        cls = class_of(definitions[key])
-        module = cls()
-        module.training = self.training
-        module.__dict__[PLACE] = self._place(path, variants, limits[path == ROOT], check_inputs)
+    def module(self, path: ModulePath, names: frozenset[str], limits: Limits) -> nn.Module:
+        """An empty module."""
+        bodies = self.analysis.bodies
+        variants = bodies.variants.get(path, [])
+        container = bodies.namer.containers.get(path)
+        if container is not None:
+            return nn.ModuleList() if container is Container.LIST else nn.ParameterList()
+        type_name = self.type_name(path)
+        taken = names & frozenset(OFFERED)
+        key = (type_name, tuple(variant.key for variant in variants), taken)
+        if key not in self.definitions:
+            self.definitions[key] = Definition(type_name, tuple(variant.body for variant in variants), taken)
+        module = class_of(self.definitions[key])()
+        module.training = self.analysis.training
+        module.__dict__[PLACE] = self.place(path, variants, limits)
         return module
 
-    def _type_name(self, path: ModulePath) -> str:
+    def type_name(self, path: ModulePath) -> str:
         if path == ROOT:
-            return self.program.root_type
-        for variant in self.bodies.variants.get(path, []):
-            for draft in variant.drafts:
-                if draft.call is not None and draft.call.type_name:
-                    return draft.call.type_name
-        return ""
+            return self.analysis.program.root_type
+        calls = (draft.call for variant in self.analysis.bodies.variants.get(path, []) for draft in variant.drafts)
+        return next((call.type_name for call in calls if call and call.type_name), "")
 
-    def _place(self, path: ModulePath, variants: list[Variant], limits: Limits, check_inputs: bool) -> Place:
+    def place(self, path: ModulePath, variants: list[Variant], limits: Limits) -> Place:
+        """What a module knows of its place in the tree."""
         drafts = [(variant, draft) for variant in variants for draft in variant.drafts]
+        literals = self.analysis.bodies.literals.get(path, {}).values()
         return Place(
             path=path,
-            calls=tuple(self._known_call(variant, draft) for variant, draft in drafts),
+            calls=tuple(self.known_call(variant, draft) for variant, draft in drafts),
             limits=limits,
-            checks=check_inputs,
+            checks=self.check_inputs,
             several=len(variants) > 1,
-            constants=self._constants(path),
-            fixed=tuple(dict.fromkeys(_fixed(variants))),
-            regions=tuple(self.regions[draft] for _, draft in drafts),
-            origins=tuple(self._origins(variant.drafts[0]) for variant in variants),
+            constants=tuple(dict.fromkeys((*literals, *self.analysis.state.constants.get(path, ())))),
+            fixed=tuple(dict.fromkeys(mode for _, draft in drafts for mode in _fixed(draft))),
+            regions=tuple(self.analysis.regions[draft] for _, draft in drafts),
+            origins=tuple(tuple(self.origins(variant.drafts[0])) for variant in variants),
         )
 
-    def _constants(self, path: ModulePath) -> tuple[str, ...]:
-        literals = self.bodies.literals.get(path, {}).values()
-        return tuple(dict.fromkeys((*literals, *self.state.constants.get(path, ()))))
+    def origins(self, draft: Draft) -> Iterator[FlatNode | Region]:
+        for origin in self.analysis.bodies.origins[draft]:
+            yield self.analysis.regions[origin] if isinstance(origin, Draft) else origin
 
-    def _origins(self, draft: Draft) -> tuple[FlatNode | Region, ...]:
-        return tuple(
-            self.regions[origin] if isinstance(origin, Draft) else origin for origin in self.bodies.origins[draft]
-        )
-
-    def _known_call(self, variant: Variant, draft: Draft) -> KnownCall:
-        form = draft.form
+    def known_call(self, variant: Variant, draft: Draft) -> KnownCall:
+        """A call as its module remembers it."""
+        form, arranged = draft.form, self.analysis.arranged[draft]
         names = tuple(parameter.name for parameter in variant.body.parameters)
-        inputs = self.arranged[draft].inputs
         if form is None:
-            specs = tuple(spec_of(value) for value in inputs)
-            results = tuple(spec_of(value) for value in self.arranged[draft].outputs)
-            return KnownCall(draft.call, variant.index, Arguments(names, None, specs), results, False, draft.cut)
-        cut = draft.cut
-        if len(names) > len(form.names):
-            cut = cut or f"a pass made it depend on {', '.join(names[len(form.names):])} of another module"
+            arguments = Arguments(names, None, tuple(map(spec_of, arranged.inputs)))
+            results = tuple(map(spec_of, arranged.outputs))
+            return KnownCall(draft.call, variant.index, arguments, results, False, draft.cut)
+        cut, added = draft.cut, names[len(form.names) :]
+        if added and not cut:
+            cut = f"a pass made it depend on {', '.join(added)} of another module"
         arguments = Arguments(form.names, form.in_spec, tuple(map(spec_of, form.arguments)))
         return KnownCall(draft.call, variant.index, arguments, tuple(map(spec_of, form.results)), True, cut)
 
-    def _fill(self, modules: Mapping[ModulePath, nn.Module], held: Mapping[int, Any]) -> None:
+    def fill(self, modules: Mapping[ModulePath, nn.Module], copy_state: bool) -> None:
         """Puts the state where it belongs."""
-        for entry in self.state.entries:
+        state, effects = self.analysis.state, self.analysis.effects
+        copied: list[Any] = [state.tensors.get(value) for value in effects.written]
+        if copy_state:
+            copied = [*state.tensors.values(), *(entry.value for entry in state.entries)]
+        held = materialise(state, copied)
+        for entry in state.entries:
             module, value = modules[entry.owner], held[id(entry.value)]
             if entry.source is Source.PARAMETER:
                 module._parameters[entry.name] = value
@@ -229,64 +184,17 @@ class _Builder:
                     module._non_persistent_buffers_set.add(entry.name)
             else:
                 module.__dict__[entry.name] = value
-        for path, names in self.bodies.literals.items():
-            for value, name in names.items():
-                modules[path].__dict__[name] = held[id(self.state.tensors[value])]
-        for path, module in modules.items():
+        for path, names in self.analysis.bodies.literals.items():
+            for literal, name in names.items():
+                modules[path].__dict__[name] = held[id(state.tensors[literal])]
+        for module in modules.values():
             if isinstance(module, nn.ParameterList):
                 module._size = len(module._parameters)
 
 
-def _fixed(variants: Iterable[Variant]) -> Iterator[tuple[str, bool]]:
-    for variant in variants:
-        for draft in variant.drafts:
-            for node in draft.nodes:
-                mode = trained_mode(node)
-                if mode is not None:
-                    yield node.name, mode
-
-
-def _looks_up(module: UnflattenedModule) -> bool:
-    return any(_from_root(body) for body in _bodies_of(module))
-
-
-def _bodies_of(module: UnflattenedModule) -> tuple[Body, ...]:
-    from unflatten.info import info
-
-    return info(module).bodies
-
-
-def _from_root(body: Body) -> bool:
-    return any(
-        isinstance(step, Invoke) and step.module.from_root or _holds_root(step) for step in body.steps
-    )
-
-
-def _holds_root(step: Apply | Invoke) -> bool:
-    return any(isinstance(value, Held) and value.from_root for value in step.args)
-
-
-def _namer(program: FlatProgram, state: StatePlan, grouping: Grouping) -> Namer:
-    """Finds the containers and shared modules, and where state is held."""
-    called = {draft.path: draft for draft in grouping.drafts()}
-    children: dict[ModulePath, list[str]] = {}
-    for path in program.paths:
-        if path != ROOT:
-            children.setdefault(path.parent, []).append(path.name)
-    own: dict[ModulePath, list[tuple[str, Source]]] = {}
-    tables = {}
-    for entry in state.entries:
-        own.setdefault(entry.owner, []).append((entry.name, entry.source))
-        if entry.source in (Source.PARAMETER, Source.BUFFER):
-            tables[entry.owner, entry.name] = "_parameters" if entry.source is Source.PARAMETER else "_buffers"
-    containers = {}
-    for path in program.paths:
-        if path in called or path == ROOT:
-            continue
-        inner, entries = children.get(path, []), own.get(path, [])
-        if inner and not entries and inner == [str(at) for at in range(len(inner))]:
-            containers[path] = Container.LIST
-        elif entries and not inner and all(source is Source.PARAMETER for _, source in entries):
-            if [name for name, _ in entries] == [str(at) for at in range(len(entries))]:
-                containers[path] = Container.PARAMETERS
-    return Namer(program.aliases, containers, tables)
+def _fixed(draft: Draft) -> Iterator[tuple[str, bool]]:
+    """The operators of a call that were captured in a mode, with the mode."""
+    for node in draft.nodes:
+        mode = trained_mode(node)
+        if mode is not None:
+            yield node.name, mode

@@ -56,6 +56,10 @@ class StatePlan:
     tensors: Mapping[FlatInput, Any]
     constants: Mapping[ModulePath, list[str]]
 
+    def holders(self) -> dict[FlatInput, list[ModulePath]]:
+        """The modules that hold each input's value."""
+        return {value: [owner for owner, _ in names] for value, names in self.names.items()}
+
     def storage_key(self, value: FlatInput) -> Hashable | None:
         """What the inputs that share memory have in common."""
         return storage_key(self.tensors.get(value))

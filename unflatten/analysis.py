@@ -1,0 +1,105 @@
+"""From a program to its bodies: each stage's value made from those of the stages before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch.export import ExportedProgram
+
+from unflatten.bodies import Bodies
+from unflatten.drafts import Draft
+from unflatten.effects import Effects, find_effects
+from unflatten.flat import FlatProgram, Modes
+from unflatten.grouping import Grouping
+from unflatten.legality import separate
+from unflatten.modes import ambient_modes
+from unflatten.operators import trained_mode
+from unflatten.ordering import Arrangement, arrange
+from unflatten.ownership import assign_owners
+from unflatten.places import Container, Namer
+from unflatten.program import read_program
+from unflatten.paths import ROOT, ModulePath
+from unflatten.regions import Region, freeze
+from unflatten.signatures import Form, preserved_forms, root_form
+from unflatten.state import Source, StatePlan, plan_state
+from unflatten.writes import restore_writes
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Everything that is found out about a program before modules are made of it.
+
+    Attributes:
+        program: the program as read, with functional updates turned into writes.
+        form: how it is called.
+        state: who holds what.
+        effects: what has to happen before what.
+        arranged: the order of each call, and what it takes and gives.
+        regions: the calls, as the frozen tree.
+        bodies: what each module computes, in each of the ways in which it is called.
+        training: whether no operator was captured in eval mode.
+    """
+
+    program: FlatProgram
+    form: Form
+    state: StatePlan
+    effects: Effects
+    arranged: Mapping[Draft, Arrangement]
+    regions: Mapping[Draft, Region]
+    bodies: Bodies
+    training: bool
+
+
+def analyse(source: ExportedProgram) -> Analysis:
+    """Runs the stages, in time linear in the size of the program.
+
+    Raises:
+        NotAProgramError: something else was given.
+        ProgramError: the program contradicts itself.
+    """
+    program = read_program(source)
+    state = plan_state(program)
+    ownership = assign_owners(program)
+    program = restore_writes(program, ownership, state.holders())
+    effects = find_effects(program, state.storage_key)
+    form = root_form(program)
+    grouping = Grouping.of(program, ownership.extended(program), effects, state, form, preserved_forms(program))
+    separate(grouping)
+    arranged = arrange(grouping)
+    ambient = ambient_modes(grouping)
+    bodies = Bodies(grouping, arranged, ambient, namer_of(program, state, grouping))
+    bodies.write()
+    regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)
+    training = all(trained_mode(node) is not False for node in program.nodes)
+    return Analysis(program, form, state, effects, arranged, regions, bodies, training)
+
+
+def namer_of(program: FlatProgram, state: StatePlan, grouping: Grouping) -> Namer:
+    """Finds what code needs to refer to modules and state: shared modules, lists, and tables."""
+    called = {draft.path for draft in grouping.drafts()}
+    children: dict[ModulePath, list[str]] = {}
+    for path in program.paths:
+        if path != ROOT:
+            children.setdefault(path.parent, []).append(path.name)
+    held: dict[ModulePath, list[str]] = {}
+    kinds: dict[ModulePath, set[Source]] = {}
+    tables = {}
+    for entry in state.entries:
+        held.setdefault(entry.owner, []).append(entry.name)
+        kinds.setdefault(entry.owner, set()).add(entry.source)
+        if entry.source in (Source.PARAMETER, Source.BUFFER):
+            tables[entry.owner, entry.name] = "_parameters" if entry.source is Source.PARAMETER else "_buffers"
+    containers = {}
+    for path in program.paths:
+        if path not in called and path != ROOT:
+            inner, own = children.get(path, []), held.get(path, [])
+            if inner and not own and _are_numbers(inner):
+                containers[path] = Container.LIST
+            elif own and not inner and kinds[path] == {Source.PARAMETER} and _are_numbers(own):
+                containers[path] = Container.PARAMETERS
+    return Namer(program.aliases, containers, tables)
+
+
+def _are_numbers(names: list[str]) -> bool:
+    return names == [str(at) for at in range(len(names))]
