@@ -1,6 +1,6 @@
 """Finds which Python spelling of each ATen overload dispatches to that same overload, and writes the table.
 
-    python tools/spell_operators.py unflatten/spelling_table.py
+    python tools/spell_operators.py unflatten/code/spelling_table.py
 
 Every operator of torch's own test database is called on sample inputs under pre-dispatch tracing, which shows
 the overloads that it reaches and their arguments. A spelling is kept for an overload if, for all samples, a call
@@ -63,10 +63,7 @@ SIGNS: dict[str, Callable[..., Any]] = {
 LOGICAL = (operator.and_, operator.or_, operator.xor)
 UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "~": operator.invert}
 METHODS = set(
-    "view reshape transpose permute unsqueeze squeeze expand expand_as contiguous to flatten unflatten chunk split "
-    "split_with_sizes unbind repeat masked_fill view_as reshape_as type_as new_zeros new_ones new_full new_empty "
-    "unfold narrow index_select gather scatter detach clone sum mean amax amin argmax argmin any all cumsum cumprod "
-    "var std item numel t movedim roll flip topk sort max min prod tril triu clamp item".split()
+    ["view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "contiguous", "to", "flatten", "unflatten", "chunk", "split", "split_with_sizes", "unbind", "repeat", "masked_fill", "view_as", "reshape_as", "type_as", "new_zeros", "new_ones", "new_full", "new_empty", "unfold", "narrow", "index_select", "gather", "scatter", "detach", "clone", "sum", "mean", "amax", "amin", "argmax", "argmin", "any", "all", "cumsum", "cumprod", "var", "std", "item", "numel", "t", "movedim", "roll", "flip", "topk", "sort", "max", "min", "prod", "tril", "triu", "clamp", "item"]
 )
 
 
@@ -153,7 +150,10 @@ def dispatches_alike(overload: Any, spelled: Callable[..., Any], sample: Sample)
             return function(*args, **kwargs)
 
         nodes = trace(call, [flat[at].detach().clone() for at in places])
-        return [(node.target, [_comparable(leaf) for leaf in pytree.tree_leaves((node.args, node.kwargs))]) for node in nodes]
+        return [
+            (node.target, [_comparable(leaf) for leaf in pytree.tree_leaves((node.args, node.kwargs))])
+            for node in nodes
+        ]
 
     return run(overload) == run(spelled)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import sympy
 import torch
-import torch._functorch.predispatch as predispatch
 import torch.utils._pytree as pytree
+from torch._functorch import predispatch
 from torch._higher_order_ops.effects import has_effects as _has_effects
 from torch._higher_order_ops.effects import with_effects as WITH_EFFECTS
 from torch._ops import HigherOrderOperator, OpOverload
@@ -136,7 +136,10 @@ def _nests(value: Any, spec: TreeSpec) -> bool:
         return (
             type(value) is dict
             and len(value) == spec.num_children
-            and all(key in value and _nests(value[key], child) for key, child in zip(spec.context, spec.children(), strict=True))
+            and all(
+                key in value and _nests(value[key], child)
+                for key, child in zip(spec.context, spec.children(), strict=True)
+            )
         )
     if spec.type in (tuple, list):
         return (
@@ -170,7 +173,9 @@ def structure_text(value: object) -> str:
 
 def python_of(expression: Any, names: Mapping[str, str]) -> str:
     """A sympy expression over sizes as Python, with other names for its symbols (`PythonPrinter`, 2.4)."""
-    renamed = {symbol: sympy.Symbol(names.get(str(symbol), str(symbol)), integer=True) for symbol in expression.free_symbols}
+    renamed = {
+        symbol: sympy.Symbol(names.get(str(symbol), str(symbol)), integer=True) for symbol in expression.free_symbols
+    }
     return str(PythonPrinter().doprint(expression.xreplace(renamed)))
 
 

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 from torch.export import ExportedProgram
 
-from unflatten.bodies import Bodies
-from unflatten.drafts import Draft
+from unflatten.code.bodies import Bodies
+from unflatten.code.places import Container, Namer
 from unflatten.effects import Effects, find_effects
-from unflatten.flat import FlatProgram, Modes
-from unflatten.grouping import Grouping
-from unflatten.legality import separate
-from unflatten.modes import ambient_modes
-from unflatten.operators import trained_mode
-from unflatten.ordering import Arrangement, arrange
+from unflatten.flat.operators import trained_mode
+from unflatten.flat.program import read_program
+from unflatten.flat.values import FlatProgram
+from unflatten.flat.writes import restore_writes
+from unflatten.grouping.drafts import Draft
+from unflatten.grouping.grouping import Grouping
+from unflatten.grouping.legality import separate
+from unflatten.grouping.modes import ambient_modes
+from unflatten.grouping.ordering import Arrangement, arrange
 from unflatten.ownership import assign_owners
-from unflatten.places import Container, Namer
-from unflatten.program import read_program
 from unflatten.paths import ROOT, ModulePath
 from unflatten.regions import Region, freeze
 from unflatten.signatures import Form, preserved_forms, root_form
 from unflatten.state import Source, StatePlan, plan_state
-from unflatten.writes import restore_writes
 
 
 @dataclass(frozen=True, slots=True)

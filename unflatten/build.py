@@ -11,22 +11,22 @@ from torch.export import ExportedProgram
 
 from unflatten import _torch
 from unflatten.analysis import Analysis, analyse
-from unflatten.arguments import Arguments
-from unflatten.bodies import Variant
-from unflatten.body import uses_root
-from unflatten.calls import KnownCall, Place
-from unflatten.checks import Limits
+from unflatten.calls.arguments import Arguments
+from unflatten.calls.checks import Limits
+from unflatten.calls.known import KnownCall, Place
+from unflatten.calls.specs import bounds_of, spec_of
 from unflatten.classes import class_of
-from unflatten.drafts import Draft
+from unflatten.code.bodies import Variant
+from unflatten.code.body import uses_root
+from unflatten.code.places import Container
 from unflatten.errors import StructureError
-from unflatten.flat import FlatNode, Source
+from unflatten.flat.operators import trained_mode
+from unflatten.flat.values import FlatNode, Source
+from unflatten.grouping.drafts import Draft
 from unflatten.info import OFFERED
 from unflatten.modules import PLACE, ROOT_KEY, Definition, UnflattenedModule
-from unflatten.operators import trained_mode
 from unflatten.paths import ROOT, ModulePath
-from unflatten.places import Container
 from unflatten.regions import Region
-from unflatten.specs import bounds_of, spec_of
 from unflatten.state import materialise
 
 

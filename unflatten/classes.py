@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from unflatten import _torch
-from unflatten.calls import BODY
-from unflatten.codegen import Code
+from unflatten.calls.known import BODY
+from unflatten.code.codegen import Code
 from unflatten.info import offered
 from unflatten.modules import DEFINITION, PLACE, RECONSTRUCT, Definition, UnflattenedModule, moved, pick, root
 

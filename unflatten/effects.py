@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unflatten import _torch
-from unflatten.flat import FlatInput, FlatNode, FlatProgram, Source, Value
-from unflatten.operators import (
+from unflatten.flat.operators import (
     Order,
     aliased,
     facts_of,
@@ -22,6 +21,7 @@ from unflatten.operators import (
     values_in,
     written_arguments,
 )
+from unflatten.flat.values import FlatInput, FlatNode, FlatProgram, Source, Value
 
 StorageKey = Callable[[FlatInput], Hashable | None]
 """Tells which inputs share memory: equal keys do, None never does."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import fx, nn
 
-from unflatten.body import Body
-from unflatten.calls import KnownCall, Place
-from unflatten.graphs import graph_of
+from unflatten.calls.known import KnownCall, Place
+from unflatten.code.body import Body
+from unflatten.code.graphs import graph_of
 from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
 
 

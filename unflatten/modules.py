@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from unflatten import _torch
-from unflatten.body import Body, devices_of
-from unflatten.calls import BODY, Place
-from unflatten.codegen import Code, write_function
+from unflatten.calls.known import BODY, Place
+from unflatten.code.body import Body, devices_of
+from unflatten.code.codegen import Code, write_function
 from unflatten.errors import ModeError, UnknownSignatureError, listing
 
 PLACE = "@place"

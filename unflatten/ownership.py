@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from unflatten import _torch
-from unflatten.flat import FlatNode, FlatProgram, Value
+from unflatten.flat.values import FlatNode, FlatProgram, Value
 from unflatten.paths import Scope, common_scope
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from unflatten.errors import StructureError
-from unflatten.flat import FlatNode, Modes, Value
-from unflatten.drafts import Draft
-from unflatten.ordering import Arrangement
+from unflatten.flat.values import FlatNode, Modes, Value
+from unflatten.grouping.drafts import Draft
+from unflatten.grouping.ordering import Arrangement
 from unflatten.paths import ROOT, ModuleCall, ModulePath
 
 

@@ -14,8 +14,8 @@ from torch.export.exported_program import ModuleCallEntry
 from torch.export.graph_signature import ConstantArgument
 
 from unflatten import _torch
-from unflatten.nesting import Access, accesses
-from unflatten.flat import FlatInput, FlatNode, FlatProgram, Value
+from unflatten.code.nesting import Access, accesses
+from unflatten.flat.values import FlatInput, FlatNode, FlatProgram, Value
 from unflatten.paths import ModuleCall, ModulePath
 
 

@@ -14,9 +14,9 @@ import torch
 from torch.nn import Parameter
 
 from unflatten import _torch
-from unflatten.flat import FlatInput, FlatProgram, Source
+from unflatten.flat.tensors import address, storage_key, tensor_key
+from unflatten.flat.values import FlatInput, FlatProgram, Source
 from unflatten.paths import ModulePath
-from unflatten.tensors import address, storage_key, tensor_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,9 @@ def _clone(value: torch.Tensor, storages: dict[Hashable, torch.UntypedStorage]) 
             data = torch.empty(0, dtype=value.dtype, device=value.device).set_(
                 storages[key], value.storage_offset(), value.shape, value.stride()
             )
-    copy = _torch.as_parameter(data, value) if isinstance(value, Parameter) else data.requires_grad_(value.requires_grad)
+    copy = (
+        _torch.as_parameter(data, value) if isinstance(value, Parameter) else data.requires_grad_(value.requires_grad)
+    )
     for mark, content in vars(value).items():
         setattr(copy, mark, content)
     return copy

@@ -49,7 +49,9 @@ def run(module: nn.Module, args: Args, kwargs: Kwargs, seed: int = 0) -> tuple[A
     return module(*given[0], **given[1]), given
 
 
-def assert_same_run(model: nn.Module, other: nn.Module, args: Args, kwargs: Kwargs | None = None, times: int = 2) -> None:
+def assert_same_run(
+    model: nn.Module, other: nn.Module, args: Args, kwargs: Kwargs | None = None, times: int = 2
+) -> None:
     """Both give the same results, write the same into their arguments and into their buffers, each time."""
     kwargs = kwargs or {}
     for time in range(times):
@@ -81,7 +83,10 @@ def assert_same_state(model: nn.Module, other: nn.Module) -> None:
 def _groups(module: nn.Module) -> list[list[str]]:
     """The names of parameters and buffers that are one tensor."""
     names: dict[int, list[str]] = {}
-    for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)):
+    for name, tensor in (
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    ):
         names.setdefault(id(tensor), []).append(name)
     return sorted(group for group in names.values() if len(group) > 1)
 

@@ -388,7 +388,7 @@ def test_slices_of_containers_lead_to_the_modules_in_them(strict: bool) -> None:
             return self.layers[2](x)
 
     nested = unflatten(capture(Net(), (X,), strict=strict))
-    counts = {name: 0 for name in "0123"}
+    counts = dict.fromkeys("0123", 0)
     for name in counts:
         nested.layers[int(name)].register_forward_hook(lambda *_, name=name: counts.__setitem__(name, counts[name] + 1))
     nested(X)

@@ -36,7 +36,9 @@ def library() -> Iterator[Any]:
         torch.library.register_fake("unflatten_tests::shout", lambda word: None, lib=made)
         torch.library.register_fake("unflatten_tests::fill", lambda x, y: None, lib=made)
         torch.library.register_fake(
-            "unflatten_tests::pair", lambda x: (torch.empty_like(x), [torch.empty_like(x), torch.empty_like(x)]), lib=made
+            "unflatten_tests::pair",
+            lambda x: (torch.empty_like(x), [torch.empty_like(x), torch.empty_like(x)]),
+            lib=made,
         )
         handle = _register_effectful_op("unflatten_tests::note", _EffectType.ORDERED)
         yield torch.ops.unflatten_tests

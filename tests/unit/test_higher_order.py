@@ -285,7 +285,7 @@ def test_vmapped_modules() -> None:
 
 
 def test_flex_attention_with_a_parameter_in_its_score() -> None:
-    from torch.nn.attention.flex_attention import flex_attention  # noqa: PLC0415
+    from torch.nn.attention.flex_attention import flex_attention
 
     class Attention(nn.Module):
         def __init__(self) -> None:

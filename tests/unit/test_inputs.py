@@ -141,9 +141,7 @@ def test_ranges_equalities_divisibility_and_derived_sizes() -> None:
 
     n = Dim("n", min=4, max=16)
     sizes = {"x": {0: 2 * n}, "y": {0: 2 * n}, "z": {0: 2 * n + 2}}
-    program = torch.export.export(
-        Sizes(), (torch.ones(8, 1), torch.ones(8), torch.ones(10)), dynamic_shapes=sizes
-    )
+    program = torch.export.export(Sizes(), (torch.ones(8, 1), torch.ones(8), torch.ones(10)), dynamic_shapes=sizes)
     nested, flat = unflatten(program), program.module()
     for a in range(2, 40):
         for b, c in ((a, a + 2), (a + 2, a + 2), (a, a + 4)):

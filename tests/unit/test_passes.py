@@ -212,7 +212,7 @@ def test_an_unused_operator_stays_in_the_program() -> None:
 
 
 def test_quantise_and_dequantise_around_every_linear() -> None:
-    from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib  # noqa: F401, PLC0415
+    from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib  # noqa: F401
 
     ops: Any = torch.ops.quantized_decomposed
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))

@@ -1,0 +1,1 @@
+"""NIR spiking-network graphs as PyTorch modules, and back. Nothing is in it yet."""

@@ -1,0 +1,66 @@
+"""The arguments of a known call: their names, how they nest, and what each leaf was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unflatten._torch import TreeSpec
+from unflatten.calls.specs import Spec
+from unflatten.code.nesting import Access, Item, accesses
+from unflatten.flat.packing import pack_spec, unpack_spec
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a known call.
+
+    Attributes:
+        names: the parameters' names.
+        in_spec: how `(args, kwargs)` nest, None where nothing recorded it.
+        specs: what each leaf was.
+    """
+
+    names: tuple[str, ...]
+    in_spec: TreeSpec | None
+    specs: tuple[Spec, ...]
+
+    def __reduce__(self) -> Any:
+        return _unpack_arguments, (self.names, pack_spec(self.in_spec), self.specs)
+
+    def leaves(self) -> Iterator[tuple[str, Access, Spec]]:
+        """Each leaf, with the parameter that it belongs to and the steps to it."""
+        if self.in_spec is None:
+            yield from ((name, (), spec) for name, spec in zip(self.names, self.specs, strict=True))
+            return
+        specs = iter(self.specs)
+        for name, part in self.parts():
+            yield from ((name, access, next(specs)) for access in accesses(part))
+
+    def parts(self) -> list[tuple[str, TreeSpec]]:
+        """Each parameter, with how its argument nests."""
+        if self.in_spec is None:
+            return []
+        positional, keywords = self.in_spec.children()
+        return list(zip(self.names, (*positional.children(), *keywords.children()), strict=True))
+
+    def __str__(self) -> str:
+        shown: dict[str, list[str]] = {name: [] for name in self.names}
+        for name, access, spec in self.leaves():
+            shown[name].append(f"{path_text(access)}{': ' if access else ''}{spec}")
+        return ", ".join(f"{name}={' '.join(parts) if parts else '()'}" for name, parts in shown.items())
+
+
+def _unpack_arguments(names: tuple[str, ...], in_spec: Any, specs: tuple[Spec, ...]) -> Arguments:
+    return Arguments(names, unpack_spec(in_spec), specs)
+
+
+def path_text(access: Access) -> str:
+    """Steps as they are written after a name: `['k'][0]`."""
+    return "".join(f"[{step.key!r}]" if isinstance(step, Item) else f"<leaf {step.index}>" for step in access)
+
+
+def describe(specs: Sequence[Spec]) -> str:
+    """Specs in a line."""
+    return ", ".join(map(str, specs)) if specs else "nothing"

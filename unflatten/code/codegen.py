@@ -1,0 +1,372 @@
+"""Python for bodies: the `forward` that runs is the one that is read.
+
+A value that is used once is written where it is used, as long as the line stays short and the order of
+evaluation stays the same. A variable whose value is no longer needed gives its name to the next one, as a
+person would write it; that also frees the memory as early as the original code did.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
+from unflatten.code.nesting import Access, Item, Rebuilt
+from unflatten.code.spelling import ATOM, Text, spell
+from unflatten.flat.values import Mode, Modes, SubGraph
+
+_WIDTH = 96
+HELPERS = frozenset({"torch", "F", "pick", "root", "moved", "rebuild", "leaves"})
+"""What code can use besides the objects that it names."""
+_BUILTINS = frozenset({"getattr", "slice", "float"})
+_TAKEN = {"self", *HELPERS, *_BUILTINS}
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The source of a function and the objects that it uses.
+
+    Attributes:
+        source: a `def` statement.
+        objects: by the name under which the source uses them.
+        renamed: helpers and builtins that go by another name, because a parameter has theirs.
+    """
+
+    source: str
+    objects: Mapping[str, Any]
+    renamed: Mapping[str, str]
+
+
+def write_function(body: Body, name: str = "forward") -> Code:
+    """The Python function of a body. Deterministic: equal bodies give equal source."""
+    writer = _Writer(body)
+    lines = writer.lines()
+    parameters = ", ".join(["self", *(parameter.name for parameter in body.parameters)])
+    source = "\n".join([f"def {name}({parameters}):", *(f"    {line}" for line in lines)])
+    return Code(source + "\n", writer.objects, {hidden: helper for helper, hidden in writer.hidden.items()})
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An expression that is used once and not written yet."""
+
+    local: int
+    text: Text
+    modes: Modes
+    operands: tuple[int, ...]
+    at: int
+
+    @property
+    def arithmetic(self) -> bool:
+        """Whether the expression is a sum or the like, rather than a call."""
+        return self.text.level < ATOM
+
+
+class _Writer:
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.objects: dict[str, Any] = {}
+        self.object_names: dict[int, str] = {}
+        self.parameter_names = {parameter.name for parameter in body.parameters}
+        self.hidden: dict[str, str] = {}
+        self.last_use = _last_uses(body)
+        self.uses = _use_counts(body)
+        self.names: dict[int, str] = {}
+        self.holder: dict[str, int] = {}
+        self.parameters: set[int] = set()
+        self.pending: list[_Pending] = []
+        self.inlined: dict[int, Text] = {}
+        self.out: list[tuple[Modes, str]] = []
+        self.operands: tuple[int, ...] = ()
+        self.at = 0
+
+    def helper(self, name: str) -> str:
+        """The name of a helper, another one where a parameter has it."""
+        if name not in self.parameter_names:
+            return name
+        if name not in self.hidden:
+            self.hidden[name] = self.fresh(f"{name}_")
+        return self.hidden[name]
+
+    def lines(self) -> list[str]:
+        for parameter in self.body.parameters:
+            self.holder[parameter.name] = -1
+        for parameter in self.body.parameters:
+            for local, access in parameter.leaves:
+                self.parameters.add(local)
+                self.names[local] = self.accessed(parameter.name, access)
+                if not access:
+                    self.holder[parameter.name] = local
+        for self.at, step in enumerate(self.body.steps):
+            if isinstance(step, Apply):
+                self.apply(step)
+            else:
+                self.invoke(step)
+        self.at = len(self.body.steps)
+        result = self.body.result
+        if result is not None:
+            text = self.expression_of((result,), (), lambda: self.show(result))
+            plain = isinstance(result, tuple) and len(result) > 1
+            self.statement((), f"return {text.text[1:-1] if plain else text.text}")
+        return self.with_blocks() or ["pass"]
+
+    def with_blocks(self) -> list[str]:
+        """The statements, those under modes in `with` blocks."""
+        lines: list[str] = []
+        current: Modes = ()
+        for modes, line in self.out:
+            if modes != current and modes:
+                lines.append(f"with {', '.join(_mode_text(mode, self.helper('torch')) for mode in modes)}:")
+            current = modes
+            lines.append(f"    {line}" if modes else line)
+        return lines
+
+    def apply(self, step: Apply) -> None:
+        text = self.expression_of(
+            (step.args, step.kwargs), step.modes, lambda: spell(step.target, step.args, step.kwargs, self)
+        )
+        self.finish(step.out, text, step.modes)
+
+    def invoke(self, step: Invoke) -> None:
+        text = self.expression_of((step.args, step.kwargs), step.modes, lambda: self.call_text(step))
+        if not step.outs:
+            self.statement(step.modes, text.text)
+        elif len(step.outs) == 1 and not step.flat:
+            local, access = step.outs[0]
+            self.finish(local, Text(self.accessed(text.text, access)), step.modes)
+        elif step.flat:
+            self.unpack(step, text)
+        else:
+            whole = self.fresh("result")
+            self.statement(step.modes, f"{whole} = {text.text}")
+            for local, access in step.outs:
+                self.assign(local, Text(self.accessed(whole, access)), step.modes, ())
+            self.holder.pop(whole, None)
+
+    def unpack(self, step: Invoke, text: Text) -> None:
+        places = {access[0].key: local for local, access in step.outs if isinstance(access[0], Item)}
+        targets = []
+        for at in range(step.flat):
+            targets.append(self.name(places[at], ()) if at in places else "_")
+        self.statement(step.modes, f"{', '.join(targets)} = {text.text}")
+
+    def call_text(self, step: Invoke) -> Text:
+        module = self.held(step.module)
+        if step.pick is not None:
+            module = f"{self.helper('pick')}({module}, {step.pick})"
+        return Text(f"{module}({self.arguments(step.args, step.kwargs)})")
+
+    def expression_of(self, used: Any, modes: Modes, write: Any) -> Text:
+        """Writes an expression, with those pending ones in it that may be evaluated there."""
+        order = list(_locals(used))
+        keep = self._inlinable(order, modes)
+        self.flush(len(self.pending) - keep)
+        while True:
+            self.inlined = {pending.local: pending.text for pending in self.pending}
+            text: Text = write()
+            inner = {pending.local: pending.operands for pending in self.pending}
+            self.operands = tuple(name for local in order for name in inner.get(local, (local,)))
+            self.inlined = {}
+            if not self.pending or len(text.text) <= _WIDTH - 20:
+                self.pending.clear()
+                return text
+            self.flush(1)
+
+    def _inlinable(self, order: Sequence[int], modes: Modes) -> int:
+        """How many of the last pending expressions may be written inside one that uses `order`."""
+        place = {local: at for at, local in enumerate(order)}
+        size, limit = 0, len(order)
+        for pending in reversed(self.pending):
+            at = place.get(pending.local, limit)
+            if at >= limit or pending.modes != modes:
+                break
+            size, limit = size + 1, at
+        return size
+
+    def flush(self, count: int) -> None:
+        for _ in range(count):
+            pending = self.pending.pop(0)
+            dying = [local for local in pending.operands if self.is_dying(local, pending.at, pending.arithmetic)]
+            self.assign(pending.local, pending.text, pending.modes, dying)
+
+    def finish(self, local: int, text: Text, modes: Modes) -> None:
+        """Writes down the value of a local, or keeps it for where it is used."""
+        count = self.uses.get(local, 0)
+        if count == 0:
+            self.flush(len(self.pending))
+            self.statement(modes, text.text)
+            return
+        pending = _Pending(local, text, modes, self.operands, self.at)
+        self.pending.append(pending)
+        if count > 1 or len(text.text) > _WIDTH - 30:
+            self.flush(1)
+
+    def is_dying(self, local: int, at: int, arithmetic: bool) -> bool:
+        """Whether a variable is used for the last time; arguments of the caller only give way to sums."""
+        return (
+            self.last_use.get(local, -1) <= at and local in self.names and (arithmetic or local not in self.parameters)
+        )
+
+    def assign(self, local: int, text: Text, modes: Modes, dying: Iterable[int]) -> None:
+        self.statement(modes, f"{self.name(local, dying)} = {text.text}")
+
+    def statement(self, modes: Modes, line: str) -> None:
+        self.out.append((modes, line))
+
+    def name(self, local: int, dying: Iterable[int]) -> str:
+        """A name for a new variable: that of one that dies here, or its own."""
+        for other in dying:
+            name = self.names[other]
+            if self.holder.get(name) == other:
+                break
+        else:
+            name = self.fresh(self.body.names[local])
+        self.names[local] = name
+        self.holder[name] = local
+        return name
+
+    def fresh(self, base: str) -> str:
+        if not base.isidentifier() or keyword.iskeyword(base) or base in _TAKEN:
+            base = f"{base}_" if f"{base}_".isidentifier() else "value"
+        name, count = base, 1
+        while self.is_taken(name):
+            name, count = f"{base}_{count}", count + 1
+        self.holder[name] = -2
+        return name
+
+    def is_taken(self, name: str) -> bool:
+        if name in self.objects or name in _TAKEN:
+            return True
+        holder = self.holder.get(name)
+        if holder is None:
+            return False
+        if any(holder in pending.operands for pending in self.pending):
+            return True
+        return holder < 0 or self.last_use.get(holder, -1) >= self.at or holder in self.parameters
+
+    def show(self, value: Any) -> Text:
+        """An argument as Python."""
+        if isinstance(value, Local):
+            return self.inlined.get(value.index) or Text(self.names[value.index])
+        if isinstance(value, Held):
+            return Text(self.held(value))
+        if isinstance(value, tuple):
+            inner = ", ".join(self.show(item).text for item in value)
+            return Text(f"({inner},)" if len(value) == 1 else f"({inner})")
+        if isinstance(value, list):
+            return Text(f"[{', '.join(self.show(item).text for item in value)}]")
+        if isinstance(value, Mapping):
+            return Text("{" + ", ".join(f"{key!r}: {self.show(item).text}" for key, item in value.items()) + "}")
+        if isinstance(value, Rebuilt):
+            spec = self.object(value.spec, "spec")
+            return Text(
+                f"{self.helper('rebuild')}([{', '.join(self.show(item).text for item in value.leaves)}], {spec})"
+            )
+        return self.constant(value)
+
+    def constant(self, value: Any) -> Text:
+        if isinstance(value, bool | str | bytes | None) or type(value) is int:
+            return Text(repr(value))
+        if isinstance(value, float):
+            return Text(repr(value) if math.isfinite(value) else f"{self.helper('float')}('{value}')")
+        if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+            return Text(f"{self.helper('torch')}.{str(value).removeprefix('torch.')}")
+        if isinstance(value, slice):
+            return Text(
+                f"{self.helper('slice')}({', '.join(self.show(x).text for x in (value.start, value.stop, value.step))})"
+            )
+        if isinstance(value, torch.device):
+            return Text(f"{self.helper('moved')}(self, {self.object(value, str(value).replace(':', '_'))})")
+        if isinstance(value, SubGraph):
+            return Text(self.object(value.module, value.name.replace(".", "_")))
+        return Text(self.object(value, type(value).__name__.lower()))
+
+    def object(self, value: Any, base: str) -> str:
+        """The name of something that has no Python text of its own."""
+        key = hash(value) if isinstance(value, torch.device) else id(value)
+        if key not in self.object_names:
+            base = base if base.isidentifier() else "value"
+            name, count = base, 1
+            while name in self.objects or name in _TAKEN or name in self.body.names:
+                name, count = f"{base}_{count}", count + 1
+            self.objects[name] = value
+            self.object_names[key] = name
+        return self.object_names[key]
+
+    def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        shown = [self.show(value).text for value in args]
+        plain = {key: value for key, value in kwargs.items() if key.isidentifier() and not keyword.iskeyword(key)}
+        shown += [f"{key}={self.show(value).text}" for key, value in plain.items()]
+        rest = {key: value for key, value in kwargs.items() if key not in plain}
+        return ", ".join([*shown, f"**{self.show(rest).text}"] if rest else shown)
+
+    def held(self, held: Held) -> str:
+        text = f"{self.helper('root')}(self)" if held.from_root else "self"
+        for step in held.steps:
+            text = self.stepped(text, step)
+        return text
+
+    def stepped(self, text: str, step: Step) -> str:
+        if step.how == "attr":
+            return f"{text}.{step.name}"
+        if step.how == "item":
+            return f"{text}[{int(step.name)}]"
+        if step.how == "getattr":
+            return f"{self.helper('getattr')}({text}, {step.name!r})"
+        return f"{text}.{step.how}[{step.name!r}]"
+
+    def accessed(self, text: str, access: Access) -> str:
+        for step in access:
+            text = (
+                f"{text}[{step.key!r}]" if isinstance(step, Item) else f"{self.helper('leaves')}({text})[{step.index}]"
+            )
+        return text
+
+
+def _mode_text(mode: Mode, torch_name: str) -> str:
+    if mode.kind == "grad":
+        return f"{torch_name}.{'enable' if mode.value else 'no'}_grad()"
+    dtype, enabled, cache = mode.value
+    parts = [repr(mode.kind.removeprefix("autocast "))]
+    parts += [f"dtype={torch_name}.{str(dtype).removeprefix('torch.')}"] if dtype is not None else []
+    parts += [] if enabled else ["enabled=False"]
+    parts += [f"cache_enabled={cache}"] if cache is not None else []
+    return f"{torch_name}.autocast({', '.join(parts)})"
+
+
+def _locals(value: Any) -> Iterator[int]:
+    """The locals in nested arguments, in the order in which Python evaluates them."""
+    if isinstance(value, Local):
+        yield value.index
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _locals(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _locals(item)
+    elif isinstance(value, Rebuilt):
+        yield from _locals(value.leaves)
+
+
+def _used(body: Body) -> Iterator[tuple[int, int]]:
+    for at, step in enumerate(body.steps):
+        for local in _locals((step.args, step.kwargs)):
+            yield at, local
+    for local in _locals(body.result):
+        yield len(body.steps), local
+
+
+def _last_uses(body: Body) -> dict[int, int]:
+    return {local: at for at, local in _used(body)}
+
+
+def _use_counts(body: Body) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for _, local in _used(body):
+        counts[local] = counts.get(local, 0) + 1
+    return counts

@@ -1,0 +1,88 @@
+"""Nested arguments and results: where a leaf sits, and how to put leaves together again.
+
+A `TreeSpec` is turned into plain values once, so that generated code can say `batch["ids"]` and
+`(hidden, None)` instead of flattening and unflattening. Containers that Python has no display for go
+through `torch.utils._pytree`, as export itself does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unflatten._torch import TreeSpec
+from unflatten.flat.packing import pack_spec, unpack_spec
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A step into a container: its index or key."""
+
+    key: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A step to one of the leaves of a container that only pytree can take apart."""
+
+    index: int
+
+
+Access = tuple[Item | Leaf, ...]
+"""The steps from a value to one of its leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A container that only pytree can put together."""
+
+    spec: TreeSpec
+    leaves: tuple[Any, ...]
+
+    def __reduce__(self) -> Any:
+        return _unpack_rebuilt, (pack_spec(self.spec), self.leaves)
+
+
+def _unpack_rebuilt(spec: Any, leaves: tuple[Any, ...]) -> Rebuilt:
+    return Rebuilt(unpack_spec(spec), leaves)
+
+
+def is_plain(spec: TreeSpec) -> bool:
+    """Whether a node of a spec is a container that Python can display and index."""
+    return spec.type in (tuple, list, dict)
+
+
+def accesses(spec: TreeSpec) -> list[Access]:
+    """The steps to each leaf, in the order of the leaves."""
+    return list(_accesses(spec, ()))
+
+
+def _accesses(spec: TreeSpec, above: Access) -> Iterator[Access]:
+    if spec.is_leaf():
+        yield above
+    elif is_plain(spec):
+        keys = spec.context if spec.type is dict else range(spec.num_children)
+        for key, child in zip(keys, spec.children(), strict=True):
+            yield from _accesses(child, (*above, Item(key)))
+    else:
+        for index in range(spec.num_leaves):
+            yield (*above, Leaf(index))
+
+
+def assemble(spec: TreeSpec, leaves: Sequence[Any]) -> Any:
+    """Leaves nested as a spec says: tuples, lists, dicts, and `Rebuilt` for the rest."""
+    if len(leaves) != spec.num_leaves:
+        raise ValueError(f"the spec has {spec.num_leaves} leaves, got {len(leaves)}")
+    return _assemble(spec, iter(leaves))
+
+
+def _assemble(spec: TreeSpec, leaves: Iterator[Any]) -> Any:
+    if spec.is_leaf():
+        return next(leaves)
+    if not is_plain(spec):
+        return Rebuilt(spec, tuple(next(leaves) for _ in range(spec.num_leaves)))
+    parts = [_assemble(child, leaves) for child in spec.children()]
+    if spec.type is dict:
+        return dict(zip(spec.context, parts, strict=True))
+    return tuple(parts) if spec.type is tuple else parts

@@ -1,0 +1,70 @@
+"""How code refers to modules and state: `self.layers[0].attn`, `self.weight`, whatever the names are."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from torch import nn
+
+from unflatten.code.body import Held, Step
+from unflatten.paths import ROOT, ModulePath
+
+_RESERVED = frozenset(dir(nn.Module())) | {"self"}
+"""Attributes that every module has: a child of such a name is found in its table, not as an attribute."""
+
+
+class Container(Enum):
+    """What a module that only holds others is, as far as its children's names tell."""
+
+    NONE = "none"
+    LIST = "list"
+    PARAMETERS = "parameter list"
+
+
+@dataclass(frozen=True, slots=True)
+class Namer:
+    """Spells paths for code.
+
+    Attributes:
+        aliases: the first path of each module that has several.
+        containers: the modules that can be indexed.
+        tables: for each state entry, the table of `nn.Module` that holds it.
+    """
+
+    aliases: Mapping[ModulePath, ModulePath]
+    containers: Mapping[ModulePath, Container]
+    tables: Mapping[tuple[ModulePath, str], str]
+
+    def canonical(self, path: ModulePath) -> ModulePath:
+        """The first path of the module that a path leads to."""
+        return self.aliases.get(path, path)
+
+    def module(self, here: ModulePath, there: ModulePath) -> Held:
+        """A module as the code of another refers to it."""
+        if there.is_within(here):
+            return Held(self._steps(here, there.below(here)))
+        return Held(self._steps(ROOT, there.names), from_root=True)
+
+    def state(self, here: ModulePath, owner: ModulePath, name: str) -> Held:
+        """A state entry as the code of a module around it refers to it."""
+        last = self._step(owner, name, self.tables.get((owner, name), ""))
+        return Held((*self._steps(here, owner.below(here)), last))
+
+    def _steps(self, path: ModulePath, names: Iterable[str]) -> tuple[Step, ...]:
+        steps = []
+        for name in names:
+            steps.append(self._step(path, name, "_modules"))
+            path = path / name
+        return tuple(steps)
+
+    def _step(self, owner: ModulePath, name: str, table: str) -> Step:
+        if self.containers.get(owner, Container.NONE) is not Container.NONE and name.isdigit():
+            return Step(name, "item")
+        if name in _RESERVED and table:
+            return Step(name, table)
+        if name.isidentifier() and not keyword.iskeyword(name):
+            return Step(name)
+        return Step(name, "getattr")

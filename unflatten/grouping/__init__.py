@@ -1,0 +1,4 @@
+"""Operators grouped into calls: the working drafts, what crosses their boundaries, their order.
+
+May import `flat`, `ownership`, `effects`, `state` and `signatures`.
+"""
