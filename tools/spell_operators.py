@@ -10,7 +10,6 @@ is adopted; `tests/unit/test_spelling.py` checks the result on fewer samples.
 
 from __future__ import annotations
 
-import builtins
 import operator
 import sys
 import types
@@ -62,8 +61,13 @@ SIGNS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 LOGICAL = (operator.and_, operator.or_, operator.xor)
 UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "~": operator.invert}
-METHODS = set(
-    ["view", "reshape", "transpose", "permute", "unsqueeze", "squeeze", "expand", "expand_as", "contiguous", "to", "flatten", "unflatten", "chunk", "split", "split_with_sizes", "unbind", "repeat", "masked_fill", "view_as", "reshape_as", "type_as", "new_zeros", "new_ones", "new_full", "new_empty", "unfold", "narrow", "index_select", "gather", "scatter", "detach", "clone", "sum", "mean", "amax", "amin", "argmax", "argmin", "any", "all", "cumsum", "cumprod", "var", "std", "item", "numel", "t", "movedim", "roll", "flip", "topk", "sort", "max", "min", "prod", "tril", "triu", "clamp", "item"]
+METHODS = frozenset(
+    """
+    view reshape transpose permute unsqueeze squeeze expand expand_as contiguous to flatten unflatten chunk split
+    split_with_sizes unbind repeat masked_fill view_as reshape_as type_as new_zeros new_ones new_full new_empty
+    unfold narrow index_select gather scatter detach clone sum mean amax amin argmax argmin any all cumsum cumprod
+    var std item numel t movedim roll flip topk sort max min prod tril triu clamp
+    """.split()  # noqa: SIM905
 )
 
 
@@ -239,16 +243,17 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     signs, table = find_tables(limit=16)
+    release = torch.__version__.split("+")[0]
     text = (
         '"""Spellings of ATen overloads that dispatch to those same overloads.\n\n'
-        f'Written by tools/spell_operators.py with torch {torch.__version__.split("+")[0]}; not edited by hand.\n"""\n\n'
+        f'Written by tools/spell_operators.py with torch {release}; not edited by hand.\n"""\n\n'
         f"SIGNS: dict[str, str] = {_display(signs)}\n"
         '"""Operators of Python, for calls with plain arguments."""\n\n'
         f"SPELLINGS: dict[str, str] = {_display(table)}\n"
         '"""Functions, and methods of the first argument."""\n'
     )
     Path(sys.argv[1]).write_text(text)
-    builtins.print(f"{len(signs)} signs, {len(table)} spellings")
+    print(f"{len(signs)} signs, {len(table)} spellings")
 
 
 def _display(table: dict[str, str]) -> str:

@@ -108,7 +108,7 @@ def is_generated_module(fqn: str) -> bool:
 
 def as_parameter(data: torch.Tensor, like: torch.nn.Parameter) -> torch.nn.Parameter:
     """A parameter of the class of `like` over `data`; its constructor may want more (`_make_subclass`, 1.0)."""
-    made: torch.nn.Parameter = torch.Tensor._make_subclass(type(like), data, like.requires_grad)  # type: ignore[assignment]
+    made: torch.nn.Parameter = torch.Tensor._make_subclass(type(like), data, like.requires_grad)
     return made
 
 

@@ -60,10 +60,10 @@ def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_input
         ['', '0', '1']
     """
     analysis = analyse(program)
-    return _Builder(analysis, _limits(analysis, program), check_inputs).build(copy_state)
+    return _Builder(analysis, _limits(program), check_inputs).build(copy_state)
 
 
-def _limits(analysis: Analysis, program: ExportedProgram) -> Limits:
+def _limits(program: ExportedProgram) -> Limits:
     return Limits(bounds_of(program.range_constraints), tuple(_torch.guard_sources(program)))
 
 

@@ -123,8 +123,8 @@ class _Memory:
             if key is not None:
                 memory.join(value, ("storage", key))
         for node in program.nodes:
-            for value in aliased(node):
-                memory.join(node, program.replaced.get((node, value), value))
+            for operand in aliased(node):
+                memory.join(node, program.replaced.get((node, operand), operand))
         return memory
 
     def find(self, value: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -38,12 +38,16 @@ class UnflattenedModule(nn.Module):
     from outside, and the root always, compares its arguments with the calls that the program made.
     """
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...  # the names come from the program
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module, hooks included, after checking arguments that come from outside the tree."""
         if _local.inside and nn.Module.__call__ is _MODULE_CALL and not self.__dict__[PLACE].is_root:
             if self._compiled_call_impl is not None:
                 return self._compiled_call_impl(*args, **kwargs)
-            return self._call_impl(*args, **kwargs)
+            return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
         return _enter(self, args, kwargs)
 
     def train(self, mode: bool = True) -> UnflattenedModule:
@@ -66,7 +70,7 @@ class UnflattenedModule(nn.Module):
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> UnflattenedModule:
         """Moves constants, and what the code creates, along with parameters and buffers; dtypes stay as captured."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         devices = self.__dict__.get(DEVICES, {})
         for device in devices_of(getattr(type(self), DEFINITION).bodies):
             target = fn(torch.empty(0, device=devices.get(device, device))).device
@@ -87,7 +91,7 @@ class UnflattenedModule(nn.Module):
 def _enter(module: UnflattenedModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call that is not known to come from the module's parent."""
     place: Place = module.__dict__[PLACE]
-    if BODY not in kwargs and place.checks and not _is_trusted(module, place):
+    if BODY not in kwargs and place.checks and not _is_trusted(place):
         args, kwargs = place.admit(args, kwargs)
     if torch.compiler.is_compiling():  # tracers would take the flag for an effect of the model
         return nn.Module.__call__(module, *args, **kwargs)
@@ -99,7 +103,7 @@ def _enter(module: UnflattenedModule, args: tuple[Any, ...], kwargs: dict[str, A
         _local.inside = outer
 
 
-def _is_trusted(module: UnflattenedModule, place: Place) -> bool:
+def _is_trusted(place: Place) -> bool:
     if _torch.is_fx_symbolic_tracing():
         return True
     if place.is_root:

@@ -99,10 +99,9 @@ class ScopeReader:
                 positions = None if prefix in spelled else siblings[slice(*bounds)]
                 continue
             for name in _names(part):
-                if positions is not None and name.isdigit() and int(name) < len(positions):
-                    name = positions[int(name)]
+                renumbered = positions is not None and name.isdigit() and int(name) < len(positions)
+                names.append(positions[int(name)] if positions is not None and renumbered else name)
                 positions = None
-                names.append(name)
         if positions is not None or _SLICE.fullmatch(spelling.rpartition(".")[2]):
             return None
         return self._known.get(".".join(names))

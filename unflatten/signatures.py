@@ -91,7 +91,7 @@ def _form(entry: ModuleCallEntry, by_name: Mapping[str, Value]) -> Form | None:
     signature = entry.signature
     if signature is None:
         return None
-    leaves = []
+    leaves: list[Any] = []
     for argument in (*signature.inputs, *signature.outputs):
         if isinstance(argument, ConstantArgument):
             leaves.append(argument.value)

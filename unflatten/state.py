@@ -167,7 +167,7 @@ def _clone(value: torch.Tensor, storages: dict[Hashable, torch.UntypedStorage]) 
         if address(value) and not value.is_conj() and not value.is_neg():
             key = storage_key(value)
             if key not in storages:
-                storages[key] = value.untyped_storage().clone()
+                storages[key] = value.untyped_storage().clone()  # type: ignore[no-untyped-call]
             data = torch.empty(0, dtype=value.dtype, device=value.device).set_(
                 storages[key], value.storage_offset(), value.shape, value.stride()
             )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import fx
@@ -52,7 +54,7 @@ def reorder(program: ExportedProgram, how: str, draw: random.Random) -> None:
         for needed in before[node]:
             depth[needed] = max(depth[needed], depth[node] + 1)
     place = {node: at for at, node in enumerate(nodes)}
-    keys = {
+    keys: dict[str, Callable[[fx.Node], Any]] = {
         "early": lambda node: (level[node], place[node]),
         "late": lambda node: (-depth[node], place[node]),
         "random": lambda node: draw.random(),

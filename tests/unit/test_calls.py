@@ -154,7 +154,8 @@ def test_threads_do_not_disturb_one_another() -> None:
 
     model = Net()
     nested = unflatten(capture(model, (X,)))
-    expected, wrong = model(X), []
+    expected = model(X)
+    wrong: list[int] = []
 
     def work() -> None:
         wrong.extend(1 for _ in range(50) if not torch.equal(nested(X), expected))
@@ -200,7 +201,7 @@ def test_modules_without_an_operator() -> None:
             self.before, self.drop = nn.Identity(), nn.Dropout(0.5)
             self.unused = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
             self.none = nn.ModuleList()
-            self.box = nn.Module()
+            self.box: Any = nn.Module()
             self.box.fc = nn.Linear(3, 3)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -256,6 +257,8 @@ def test_results_with_constants_and_repeats() -> None:
             return {"y": y, "none": None, "n": 3, "again": (y, [y])}
 
     class Net(nn.Module):
+        b: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.sub = Sub()
@@ -272,6 +275,8 @@ def test_results_with_constants_and_repeats() -> None:
 
 def test_a_sibling_called_through_a_stored_reference() -> None:
     class Caller(nn.Module):
+        other: nn.Module
+
         def __init__(self, other: nn.Module) -> None:
             super().__init__()
             self.fc = nn.Linear(3, 3)
@@ -461,10 +466,10 @@ def test_what_the_order_of_arguments_decides_is_refused_where_it_was_not_recorde
             return self.minus(x, x + 1)
 
     nested = assert_unflattens(Net(), (X,))
-    with pytest.raises(UnknownSignatureError, match="unflatten.export"):
+    with pytest.raises(UnknownSignatureError, match=r"unflatten\.export"):
         nested.minus(X, X + 1)
     nested.minus = Minus()
-    with pytest.raises(UnknownSignatureError, match="unflatten.export"):
+    with pytest.raises(UnknownSignatureError, match=r"unflatten\.export"):
         nested(X)
 
 

@@ -23,6 +23,8 @@ X = torch.randn(2, 3)
 
 
 class Step(nn.Module):
+    n: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.w = nn.Parameter(torch.randn(3))
@@ -260,8 +262,8 @@ def test_checkpointing_a_module_whose_argument_order_is_a_guess() -> None:
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             return checkpoint(self.inner, *args, use_reentrant=False, **kwargs)
 
-    model = Outer()
-    nested = unflatten(capture(model, (X,)))
+    model: Any = Outer()
+    nested: Any = unflatten(capture(model, (X,)))
     nested.minus = Checkpointed(nested.minus)
     model(X).sum().backward()
     nested(X).sum().backward()

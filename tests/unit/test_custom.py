@@ -117,6 +117,8 @@ def test_operators_without_results_are_run_in_order() -> None:
 
 def test_operators_that_write_their_arguments() -> None:
     class Holder(nn.Module):
+        held: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("held", torch.zeros(2, 3))
@@ -176,7 +178,7 @@ def test_custom_autograd_functions() -> None:
             self.fc = nn.Linear(3, 3)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return Cube.apply(self.fc(x)) * 2  # type: ignore[no-any-return]
+            return Cube.apply(self.fc(x)) * 2
 
     program = capture(Net(), (X,))
     assert_same_gradients(program.module(), unflatten(program), (X,))
@@ -194,6 +196,9 @@ class Bag:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Bag) and self.items == other.items
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.items))
 
 
 torch.export.register_dataclass(Output, serialized_type_name="tests.Output")

@@ -58,6 +58,8 @@ def test_calls_inside_of_blocks_stay_calls(strict: bool) -> None:
 
 def test_a_block_belongs_to_the_code_that_opens_it() -> None:
     class Rotary(nn.Module):
+        freq: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("freq", torch.rand(3), persistent=False)
@@ -233,7 +235,7 @@ def test_rows_mapped_by_modules_that_are_called_outside_too(strict: bool) -> Non
             self.a, self.b = Layer(), Layer()
 
         def forward(self, xs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return map_rows(lambda x, y: self.b(self.a(x)) + y, xs, y) + self.a(xs)
+            return map_rows(lambda x, y: self.b(self.a(x)) + y, xs, y) + self.a(xs)  # type: ignore[arg-type]
 
     assert_unflattens(Net().requires_grad_(False), (torch.randn(4, 2, 3), torch.randn(3)), strict=strict)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -18,7 +18,10 @@ from unflatten.errors import InputError
 X = torch.randn(4, 3)
 AUTO = Dim.AUTO
 
-Pair = namedtuple("Pair", "left right")
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
 
 
 @dataclass
@@ -56,7 +59,7 @@ def test_keywords_in_any_order_and_by_position() -> None:
 def test_captured_by_keyword_only() -> None:
     class Keyword(nn.Module):
         def forward(self, ids: torch.Tensor, mask: torch.Tensor | None = None, flag: bool = True) -> dict[str, Any]:
-            return {"out": ids * mask, "flag": flag}
+            return {"out": ids if mask is None else ids * mask, "flag": flag}
 
     nested = assert_unflattens(Keyword(), (), {"mask": X, "ids": X + 1})
     assert_same_run(Keyword(), nested, (X + 1, X))
@@ -233,7 +236,7 @@ def test_sizes_of_siblings_are_computed_where_they_are_needed() -> None:
 
 def test_sizes_that_depend_on_data_cross_modules() -> None:
     class Find(nn.Module):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, float]:
             n = x.sum().to(torch.int64).item()
             torch._check(n >= 0)
             torch._check(n <= 100)

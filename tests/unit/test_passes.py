@@ -22,6 +22,8 @@ X = torch.randn(2, 3)
 
 
 class Block(nn.Module):
+    seen: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.norm, self.a, self.b = nn.LayerNorm(3), nn.Linear(3, 3), nn.Linear(3, 3)

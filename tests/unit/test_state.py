@@ -15,6 +15,7 @@ from tests.support.comparing import (
     assert_same_run,
     assert_same_state,
     assert_unflattens,
+    buffers,
     capture,
     differences,
 )
@@ -24,6 +25,9 @@ X = torch.randn(2, 3)
 
 
 class Counter(nn.Module):
+    mean: torch.Tensor
+    seen: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(3))
@@ -100,6 +104,10 @@ def test_a_buffer_written_by_every_call_is_seen_by_the_next(functional: bool) ->
 
 def test_buffers_that_are_views_of_a_written_buffer_follow_it() -> None:
     class Net(nn.Module):
+        whole: torch.Tensor
+        row: torch.Tensor
+        turned: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("whole", torch.arange(6.0).reshape(2, 3))
@@ -120,6 +128,8 @@ def test_buffers_that_are_views_of_a_written_buffer_follow_it() -> None:
 
 def test_a_buffer_written_in_slices_and_returned_as_a_view() -> None:
     class Cache(nn.Module):
+        kv: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("kv", torch.zeros(4, 3))
@@ -180,6 +190,10 @@ def test_ties_survive_saving_and_loading_the_program() -> None:
 
 def test_non_persistent_buffers_written_read_idle_and_shared() -> None:
     class Cache(nn.Module):
+        hist: torch.Tensor
+        scale: torch.Tensor
+        both: torch.Tensor
+
         def __init__(self, shared: torch.Tensor) -> None:
             super().__init__()
             for name in ("hist", "scale", "idle"):
@@ -207,7 +221,7 @@ def test_non_persistent_buffers_written_read_idle_and_shared() -> None:
 
 def test_parameter_subclasses_and_marks_are_kept() -> None:
     class Special(nn.Parameter):
-        pass
+        tag: str
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -275,6 +289,8 @@ def test_a_parents_buffer_given_to_children() -> None:
             return torch.sin(x) + table[: x.shape[0]]
 
     class Net(nn.Module):
+        table: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("table", torch.rand(6, 3))
@@ -306,13 +322,16 @@ def test_a_childs_weight_used_by_its_parent_and_its_sibling() -> None:
             return self.project(nn.functional.linear(h, self.enc.weight.t()), self.enc.weight) + h
 
     model = Net()
-    for options in ({}, {"preserve_module_call_signature": ("enc", "project")}):
+    cases: tuple[dict[str, Any], ...] = ({}, {"preserve_module_call_signature": ("enc", "project")})
+    for options in cases:
         nested = assert_unflattens(model, (X,), **options)
         assert_same_gradients(model, nested, (X,))
 
 
 def test_a_sibling_writes_and_reads_anothers_buffer() -> None:
     class Writer(nn.Module):
+        other: Any
+
         def __init__(self, other: nn.Module) -> None:
             super().__init__()
             self.__dict__["other"] = other
@@ -322,6 +341,8 @@ def test_a_sibling_writes_and_reads_anothers_buffer() -> None:
             return x * 2
 
     class Holder(nn.Module):
+        total: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("total", torch.zeros(3))
@@ -342,7 +363,7 @@ def test_a_sibling_writes_and_reads_anothers_buffer() -> None:
     model = Net()
     program = torch.export.export(model, (X,))
     nested = unflatten(program)
-    reference = program.module()
+    reference: Any = program.module()
     for _ in range(3):
         assert torch.equal(nested(X), reference(X))
     assert torch.equal(nested.holder.total, reference.holder.total)
@@ -390,7 +411,7 @@ def test_state_dicts_load_both_ways() -> None:
     program = capture(Net().eval(), (X,))
     for assign in (False, True):
         twin = Net().eval()
-        nn.init.uniform_(twin.bn.running_mean)
+        nn.init.uniform_(buffers(twin)["bn.running_mean"])
         nested = unflatten(program, copy_state=True)
         nested.load_state_dict(copy.deepcopy(twin.state_dict()), strict=True, assign=assign)
         assert torch.equal(nested(X), twin(X))
@@ -414,6 +435,8 @@ def test_weights_only_files_hold_the_state() -> None:
 
 def test_casting_follows_the_model() -> None:
     class Net(nn.Module):
+        k: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.fc, self.bn = nn.Linear(3, 3), nn.BatchNorm1d(3)
@@ -435,6 +458,8 @@ def test_moving_takes_constants_and_factories_along() -> None:
             return x + torch.arange(3, device=x.device) * torch.tensor([1.0, 0.0, 1.0])
 
     class Net(nn.Module):
+        written: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.fc, self.sub = nn.Linear(3, 3), Sub()

@@ -27,7 +27,7 @@ class Arguments:
     specs: tuple[Spec, ...]
 
     def __reduce__(self) -> Any:
-        return _unpack_arguments, (self.names, pack_spec(self.in_spec), self.specs)
+        return _unpack_arguments, (self.names, self.in_spec and pack_spec(self.in_spec), self.specs)
 
     def leaves(self) -> Iterator[tuple[str, Access, Spec]]:
         """Each leaf, with the parameter that it belongs to and the steps to it."""
@@ -53,7 +53,7 @@ class Arguments:
 
 
 def _unpack_arguments(names: tuple[str, ...], in_spec: Any, specs: tuple[Spec, ...]) -> Arguments:
-    return Arguments(names, unpack_spec(in_spec), specs)
+    return Arguments(names, in_spec and unpack_spec(in_spec), specs)
 
 
 def path_text(access: Access) -> str:

@@ -88,9 +88,9 @@ class _Sources(ast.NodeTransformer):
             case ast.Subscript(ast.Subscript(ast.Name("L"), ast.Constant("flat_args")), ast.Constant(int(at))):
                 if at < len(self.places):
                     return ast.parse(self.places[at], mode="eval").body
-            case ast.Subscript(ast.Subscript(ast.Name("L"), ast.Constant(str(name))), ast.Constant(key)) if (
-                name not in self.names
-            ):
+            case ast.Subscript(
+                ast.Subscript(ast.Name("L"), ast.Constant(str(name))), ast.Constant(str() | int() as key)
+            ) if name not in self.names:
                 # *args and **kwargs arrive as parameters of their own.
                 for parameter in (f"{name}_{key}", str(key)):
                     if parameter in self.names:

@@ -76,7 +76,7 @@ def _given_sizes(value: Any, spec: Spec) -> list[tuple[Any, Any]]:
 def _size_problems(part: Any, size: int, at: str, bound: dict[str, tuple[int, str]], limits: Limits) -> Iterator[str]:
     if isinstance(part, int):
         if size != part:
-            yield f"expected {part}: the program was captured for that size only (export with dynamic_shapes to vary it)"
+            yield f"expected {part}: the program was captured for that size only; export with dynamic_shapes to vary it"
         return
     name = str(part)
     if part.is_Symbol:

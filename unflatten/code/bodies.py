@@ -18,9 +18,8 @@ from unflatten.errors import StructureError
 from unflatten.flat.tensors import content_key
 from unflatten.flat.values import FlatInput, FlatNode, Modes, Value
 from unflatten.grouping import scalars
-from unflatten.grouping.drafts import Draft
+from unflatten.grouping.drafts import Draft, item_key
 from unflatten.grouping.grouping import Grouping
-from unflatten.grouping.legality import item_key
 from unflatten.grouping.modes import added_modes
 from unflatten.grouping.naming import natural
 from unflatten.grouping.ordering import Arrangement
@@ -62,13 +61,16 @@ class _Written:
     origins: tuple[FlatNode | Draft, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Pending:
-    """A call whose callee's result is not settled yet; becomes an `Invoke`."""
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Pending(Invoke):
+    """A call whose callee's result is not settled yet."""
 
     variant: Variant
-    invoke: Invoke
     values: tuple[tuple[int, int], ...]
+
+    def settled(self, pick: int | None, outs: tuple[tuple[int, Access], ...], flat: int) -> Invoke:
+        """The call as it is made in the end."""
+        return Invoke(self.module, pick, self.args, self.kwargs, outs, flat, self.modes)
 
 
 @dataclass(eq=False, slots=True)
@@ -142,17 +144,17 @@ class Bodies:
         return replace(body, steps=steps, result=result)
 
     def _settle(self, pending: Pending) -> Invoke:
-        variant, invoke = pending.variant, pending.invoke
+        variant = pending.variant
         path = self.namer.canonical(variant.drafts[0].path)
         several = len(self.variants[path]) > 1
         pick = variant.index if several or is_guessed(variant) else None
         if not pending.values:
-            return replace(invoke, pick=pick)
+            return pending.settled(pick, pending.outs, pending.flat)
         returned = sorted(variant.outputs)
         outs = tuple(
             (local, () if len(returned) == 1 else (Item(returned.index(value)),)) for local, value in pending.values
         )
-        return replace(invoke, pick=pick, outs=outs, flat=len(returned) if len(returned) > 1 else 0)
+        return pending.settled(pick, outs, len(returned) if len(returned) > 1 else 0)
 
 
 def is_guessed(variant: Variant) -> bool:
@@ -170,9 +172,7 @@ def _plain_result(outputs: list[int]) -> Any:
 
 def _raw_key(body: Body) -> Hashable:
     """The key of a body in which calls are still pending."""
-    steps = tuple(
-        replace(step.invoke, pick=step.variant.index) if isinstance(step, Pending) else step for step in body.steps
-    )
+    steps = tuple(replace(step, pick=step.variant.index) if isinstance(step, Pending) else step for step in body.steps)
     extra = tuple(step.values for step in body.steps if isinstance(step, Pending))
     return replace(body, steps=steps).key(), extra
 
@@ -310,10 +310,10 @@ class _Writer:
     def _call(self, child: Draft) -> None:
         variant = self.bodies.of_call[child]
         args, kwargs = self._arguments(child)
-        outs, values = self._results(child, variant)
+        outs, values = self._results(child)
         modes = added_modes(self.bodies.ambient.get(child, ()), self.ambient)
         module = self.bodies.namer.module(self.draft.path, child.path)
-        self.steps.append(Pending(variant, Invoke(module, None, args, kwargs, outs, 0, modes), values))
+        self.steps.append(Pending(module, None, args, kwargs, outs, 0, modes, variant=variant, values=values))
         self.origins.append(child)
 
     def _arguments(self, child: Draft) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -328,9 +328,7 @@ class _Writer:
         extra = {parameter.name: self.value(value) for parameter, value in zip(parameters, rest, strict=True)}
         return args, {**kwargs, **extra}
 
-    def _results(
-        self, child: Draft, variant: Variant
-    ) -> tuple[tuple[tuple[int, Access], ...], tuple[tuple[int, int], ...]]:
+    def _results(self, child: Draft) -> tuple[tuple[tuple[int, Access], ...], tuple[tuple[int, int], ...]]:
         """Where the values that are used of a call are in what it returns: known, or settled later."""
         outputs = self.bodies.arranged[child].outputs
         form = child.form

@@ -102,7 +102,8 @@ class _Writer:
                 self.names[local] = self.accessed(parameter.name, access)
                 if not access:
                     self.holder[parameter.name] = local
-        for self.at, step in enumerate(self.body.steps):
+        for at, step in enumerate(self.body.steps):
+            self.at = at
             if isinstance(step, Apply):
                 self.apply(step)
             else:
@@ -150,9 +151,7 @@ class _Writer:
 
     def unpack(self, step: Invoke, text: Text) -> None:
         places = {access[0].key: local for local, access in step.outs if isinstance(access[0], Item)}
-        targets = []
-        for at in range(step.flat):
-            targets.append(self.name(places[at], ()) if at in places else "_")
+        targets = [self.name(places[at], ()) if at in places else "_" for at in range(step.flat)]
         self.statement(step.modes, f"{', '.join(targets)} = {text.text}")
 
     def call_text(self, step: Invoke) -> Text:

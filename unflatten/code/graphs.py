@@ -91,11 +91,9 @@ class _GraphWriter:
             return node
         if isinstance(value, Rebuilt):
             leaves = [self.argument(leaf) for leaf in value.leaves]
-            return self.graph.call_function(_torch.rebuild, (leaves, value.spec))
-        if isinstance(value, tuple):
-            return tuple(self.argument(item) for item in value)
-        if isinstance(value, list):
-            return [self.argument(item) for item in value]
+            return self.graph.call_function(_torch.rebuild, (leaves, value.spec))  # type: ignore[arg-type]
+        if isinstance(value, tuple | list):
+            return type(value)(self.argument(item) for item in value)
         if isinstance(value, Mapping):
             return {key: self.argument(item) for key, item in value.items()}
         return value

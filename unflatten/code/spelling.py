@@ -96,10 +96,10 @@ def _overload(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], spe
         return Text(f"{speller.helper(module)}.{rest}({speller.arguments(args, kwargs)})")
     if not args or not isinstance(args[0], Local | Held):
         return None
-    rest = args[1:]
-    if spelled in _SPREAD and len(rest) == 1 and isinstance(rest[0], list) and rest[0]:
-        rest = tuple(rest[0])
-    return Text(f"{speller.show(args[0]).at(ATOM)}{spelled}({speller.arguments(rest, kwargs)})")
+    others = args[1:]
+    if spelled in _SPREAD and len(others) == 1 and isinstance(others[0], list) and others[0]:
+        others = tuple(others[0])
+    return Text(f"{speller.show(args[0]).at(ATOM)}{spelled}({speller.arguments(others, kwargs)})")
 
 
 def _infix(sign: str, args: tuple[Any, ...], speller: Speller) -> Text:
@@ -132,7 +132,8 @@ def _to(args: tuple[Any, ...], speller: Speller) -> Text | None:
 
 def _slice(args: tuple[Any, ...], speller: Speller) -> Text | None:
     """`x[:, 1:3]`; not `x[:]`, which Python does not dispatch."""
-    tensor, dimension, start, end, step = (*args, *(0, None, None, 1)[len(args) - 1 :])
+    defaults: tuple[Any, ...] = (0, None, None, 1)
+    tensor, dimension, start, end, step = args + defaults[len(args) - 1 :]
     begin = "" if start in (0, None) and type(start) in (int, type(None)) else speller.show(start).text
     stop = "" if end is None or (type(end) is int and end == _END) else speller.show(end).text
     stride = "" if type(step) is int and step == 1 else f":{speller.show(step).text}"
@@ -167,7 +168,8 @@ _SPECIAL: dict[str, Callable[[tuple[Any, ...], Speller], Text | None]] = {
 def _name(target: Callable[..., Any], speller: Speller) -> str:
     name: str = getattr(target, "__name__", "")
     if isinstance(target, _torch.HigherOrderOperator):
-        return f"{speller.helper('torch')}.ops.higher_order.{target.name()}"
+        name = str(target.name())  # type: ignore[no-untyped-call]
+        return f"{speller.helper('torch')}.ops.higher_order.{name}"
     if getattr(torch, name, None) is target:
         return f"{speller.helper('torch')}.{name}"
     return speller.object(target, name or "function")

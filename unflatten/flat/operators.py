@@ -165,8 +165,9 @@ def returned_operand(node: FlatNode) -> Any:
         return operand if argument(node, "train") is False else None
     if node.target._opname == "to" and not argument(node, "copy"):
         before, after = operand.meta.get("val"), node.meta.get("val")
-        same = isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor)
-        if same and (before.dtype, before.device) == (after.dtype, after.device):
+        if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
+            return None
+        if (before.dtype, before.device) == (after.dtype, after.device):
             return operand if argument(node, "memory_format") in (None, torch.preserve_format) else None
     return None
 

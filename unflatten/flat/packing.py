@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -22,7 +22,7 @@ def pack_target(target: Callable[..., Any]) -> Any:
     if isinstance(target, _torch.OpOverload):
         return "overload", target.namespace, target._opname, target._overloadname
     if isinstance(target, _torch.HigherOrderOperator):
-        return "higher_order", target.name()
+        return "higher_order", str(target.name())  # type: ignore[no-untyped-call]
     return "function", target
 
 
@@ -30,26 +30,24 @@ def unpack_target(packed: Any) -> Callable[..., Any]:
     """The callable that `pack_target` packed."""
     kind, *names = packed
     if kind == "function":
-        found: Callable[..., Any] = names[0]
-        return found
+        return cast("Callable[..., Any]", names[0])
     owner: Any = torch.ops.higher_order if kind == "higher_order" else torch.ops
     for name in names:
         owner = getattr(owner, name)
-    found = owner
-    return found
+    return cast("Callable[..., Any]", owner)
 
 
-def pack_spec(spec: TreeSpec | None) -> Any:
+def pack_spec(spec: TreeSpec) -> Any:
     """A picklable stand-in for a tree spec; torch's own pickling of them warns."""
-    if spec is None or spec.is_leaf():
-        return spec is None
+    if spec.is_leaf():
+        return None
     return spec.type, spec.context, [pack_spec(child) for child in spec.children()]
 
 
-def unpack_spec(packed: Any) -> TreeSpec | None:
+def unpack_spec(packed: Any) -> TreeSpec:
     """The tree spec that `pack_spec` packed."""
-    if isinstance(packed, bool):
-        return None if packed else _torch.LEAF
+    if packed is None:
+        return _torch.LEAF
     kind, context, children = packed
     return TreeSpec(kind, context, [unpack_spec(child) for child in children])
 
@@ -69,7 +67,7 @@ def pack_graph(module: fx.GraphModule) -> Any:
         target = pack_target(node.target) if node.op == "call_function" else node.target
         if node.op in ("get_attr", "call_module"):
             held[node.target] = _pack_held(module, node.target)
-        args, kwargs = fx.map_arg((node.args, node.kwargs), number.__getitem__)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), number.__getitem__)  # type: ignore[arg-type]
         nodes.append((node.op, node.name, target, args, dict(kwargs)))
         number[node] = _Ref(len(number))
     return nodes, held

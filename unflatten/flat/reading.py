@@ -111,7 +111,7 @@ class GraphReader:
         name = node.name if node.name not in self._names else f"{block.prefix}{node.name}"
         self._names.add(name)
         if any(_is_token(value) for value in operands):
-            args, operands = self._with_token(block, node, args, operands)
+            args, operands = self._with_token(node, args, operands)
         scope = self.scopes.read(meta)
         if scope is None and block.modes:
             scope = block.scope
@@ -120,7 +120,7 @@ class GraphReader:
         return flat
 
     def _with_token(
-        self, block: _Block, node: fx.Node, args: tuple[Any, ...], operands: tuple[Value, ...]
+        self, node: fx.Node, args: tuple[Any, ...], operands: tuple[Value, ...]
     ) -> tuple[tuple[Any, ...], tuple[Value, ...]]:
         """A body that passes tokens on inside itself still wants one: it gets a fresh one."""
         token = FlatNode(

@@ -42,7 +42,7 @@ class Source(Enum):
     BUFFER = "buffer"
     CONSTANT = "constant"
     OBJECT = "object"
-    TOKEN = "token"
+    TOKEN = "token"  # noqa: S105 - an effect token, no secret
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -12,15 +12,15 @@ stands where an earlier call had the buffer itself is taken to be what was writt
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from unflatten.flat.operators import aliased
 from unflatten.flat.values import FlatInput, FlatNode, FlatProgram, Value
+from unflatten.flat.versions import Users
 from unflatten.ownership import Ownership
-from unflatten.paths import ROOT, ModuleCall, ModulePath, Scope
+from unflatten.paths import ModulePath, Scope
 
 
 def restore_writes(
@@ -35,161 +35,98 @@ def restore_writes(
     """
     if not program.mutations:
         return program
-    restorer = _Restorer(program, ownership, names)
-    chains = {target: restorer.versions(target, value) for value, target in program.mutations}
+    users = Users(program, ownership, names)
+    chains = {target: users.versions(target, value) for value, target in program.mutations}
     while True:
-        restored, stuck = restorer.restore(chains)
-        if restored is not None:
-            return restored
+        writes = _Writes(users, chains)
+        for last, target in program.mutations:
+            writes.write(last, target)
+        order = _topological(writes.nodes, writes.after)
+        if len(order) == len(writes.nodes):
+            return writes.done(order)
         # Values that can't be written in time stay values; those of a chain's end always can.
+        stuck = writes.written_in(set(writes.nodes).difference(order))
         chains = {target: [] if target in stuck else values for target, values in chains.items()}
 
 
 @dataclass(slots=True)
-class _Restorer:
-    program: FlatProgram
-    ownership: Ownership
-    names: Mapping[FlatInput, Iterable[ModulePath]]
-    users: dict[Value, list[FlatNode]] = field(default_factory=dict)
+class _Writes:
+    """A program while writes are added to it.
+
+    Attributes:
+        users: who uses what in it.
+        chains: the intermediate values to write to each buffer, oldest first.
+        nodes: its operators, with the new ones at the end.
+        after: pairs of which the second has to come after the first.
+        replaced: the operands that are read from a buffer instead.
+        become: the buffer that holds a returned value.
+    """
+
+    users: Users
+    chains: Mapping[FlatInput, list[FlatNode]]
+    nodes: list[FlatNode] = field(default_factory=list)
+    after: list[tuple[FlatNode, FlatNode]] = field(default_factory=list)
+    replaced: dict[tuple[FlatNode, Value], FlatInput] = field(default_factory=dict)
+    become: dict[Value, FlatInput] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for node in self.program.nodes:
-            for value in node.operands:
-                self.users.setdefault(value, []).append(node)
+        self.nodes = list(self.users.program.nodes)
 
-    def scope(self, node: FlatNode) -> Scope:
-        return self.ownership.scopes[node.index]
+    def write(self, last: Value, target: FlatInput) -> None:
+        """Adds the writes to one buffer, each after those who read what it overwrites."""
+        if any(last is written for _, written in self.users.program.mutations):
+            # Inputs exchange values: all of them are read before any is written.
+            last = self._append(torch.ops.aten.clone.default, (last,), f"{last.name}_clone", (), last.meta)
+        readers = list(self.users.readers(self.users.of.get(target, ())))
+        for value in self.chains[target]:
+            readers = self._write(value, target, f"{target.name}_copy_{len(self.nodes)}", readers)
+        self._write(last, target, f"{target.name}_copy", readers, final=True)
+        self.become[last] = target
 
-    def call(self, node: FlatNode) -> ModuleCall | None:
-        scope = self.scope(node)
-        return scope[-1] if scope else None
+    def _write(
+        self, value: Value, target: FlatInput, name: str, readers: list[FlatNode], final: bool = False
+    ) -> list[FlatNode]:
+        """Adds one write; the operators that must run before the next one."""
+        original = isinstance(value, FlatNode) and value.index < len(self.users.program.nodes)
+        scope = self.users.scope(value) if original and isinstance(value, FlatNode) else ()
+        meta = {"val": target.meta.get("val")}
+        write = self._append(torch.ops.aten.copy_.default, (target, value), name, scope, meta)
+        self.after += [(reader, write) for reader in readers]
+        if final or not isinstance(value, FlatNode):
+            return [write]
+        takers = self.users.takers(value, target)
+        self.replaced.update(((taker, value), target) for taker in takers)
+        following = list(self.users.readers(takers))
+        self.after += [(write, reader) for reader in following]
+        return [write, *following]
 
-    def holds(self, call: ModuleCall | None, target: FlatInput) -> bool:
-        """Whether the module of a call holds a state entry, itself or inside it."""
-        return call is not None and any(path.is_within(call.path) for path in self.names.get(target, ()))
+    def _append(
+        self, target: object, args: tuple[Value, ...], name: str, scope: Scope, meta: Mapping[str, object]
+    ) -> FlatNode:
+        node = FlatNode(len(self.nodes), name, target, args, {}, args, meta, scope)  # type: ignore[arg-type]
+        self.nodes.append(node)
+        return node
 
-    def versions(self, target: FlatInput, last: Value) -> list[FlatNode]:
-        """The values that calls before the last one wrote to a buffer, oldest first."""
-        places: dict[tuple[ModulePath, object, int], set[ModuleCall | None]] = {}
-        for user in self.users.get(target, ()):
-            call = self.call(user)
-            for at, value in enumerate(user.args):
-                if value is target:
-                    places.setdefault((call.path if call else ROOT, user.target, at), set()).add(call)
-        found: dict[FlatNode, None] = {}
-        for node in self._computed_from(target):
-            if (
-                node is not last
-                and self._is_like(node, target)
-                and any(self._stands_in(node, user, target, places) for user in self.users.get(node, ()))
-            ):
-                found[node] = None
-        return sorted(found, key=lambda node: node.index)
+    def written_in(self, nodes: set[FlatNode]) -> set[Value]:
+        """The buffers with intermediate values whose writes are among some operators."""
+        targets = {node.operands[0] for node in nodes if node.index >= len(self.users.program.nodes)}
+        return {target for target in targets if isinstance(target, FlatInput) and self.chains.get(target)}
 
-    def _computed_from(self, target: FlatInput) -> Iterator[FlatNode]:
-        seen: set[FlatNode] = set()
-        pending = list(self.users.get(target, ()))
-        while pending:
-            node = pending.pop()
-            if node not in seen:
-                seen.add(node)
-                yield node
-                pending.extend(self.users.get(node, ()))
-
-    @staticmethod
-    def _is_like(node: FlatNode, target: FlatInput) -> bool:
-        mine, other = node.meta.get("val"), target.meta.get("val")
-        if not isinstance(mine, torch.Tensor) or not isinstance(other, torch.Tensor):
-            return False
-        return mine.dtype == other.dtype and mine.shape == other.shape
-
-    def _stands_in(
-        self,
-        node: FlatNode,
-        user: FlatNode,
-        target: FlatInput,
-        places: Mapping[tuple[ModulePath, object, int], set[ModuleCall | None]],
-    ) -> bool:
-        call = self.call(user)
-        if call is None or call == self.call(node) or not self.holds(call, target):
-            return False
-        return any(
-            value is node and call not in places.get((call.path, user.target, at), {call})
-            for at, value in enumerate(user.args)
+    def done(self, order: tuple[FlatNode, ...]) -> FlatProgram:
+        """The program with the writes in it."""
+        program = self.users.program
+        outputs = tuple(
+            self.become.get(value, value) if isinstance(value, FlatNode) else value for value in program.outputs
         )
-
-    def restore(self, chains: Mapping[FlatInput, list[FlatNode]]) -> tuple[FlatProgram | None, set[FlatInput]]:
-        """The program with writes, or the buffers whose intermediate values can't be written."""
-        nodes = list(self.program.nodes)
-        after: list[tuple[FlatNode, FlatNode]] = []
-        replaced: dict[tuple[FlatNode, Value], FlatInput] = {}
-        become: dict[Value, FlatInput] = {}
-        targets = {target for _, target in self.program.mutations}
-        for last, target in self.program.mutations:
-            if last in targets:  # inputs that exchange values: all are read before any is written
-                last = self._append(nodes, torch.ops.aten.clone.default, (last,), f"{last.name}_clone", (), last.meta)
-            readers = list(self._readers(self.users.get(target, ())))
-            for value in (*chains[target], last):
-                scope = (
-                    self.scope(value) if isinstance(value, FlatNode) and value.index < len(self.program.nodes) else ()
-                )
-                name = f"{target.name}_copy_{len(nodes)}" if value is not last else f"{target.name}_copy"
-                meta = {"val": target.meta.get("val")}
-                write = self._append(nodes, torch.ops.aten.copy_.default, (target, value), name, scope, meta)
-                after += [(reader, write) for reader in readers]
-                takers = [] if value is last else self._takers(value, target)
-                replaced.update(((taker, value), target) for taker in takers)
-                readers = [write, *self._readers(takers)]
-                after += [(write, reader) for reader in readers[1:]]
-            become[last] = target
-        order = _topological(nodes, after)
-        if len(order) < len(nodes):
-            stuck = {target for _, target in replaced.items() for target in (target,) if chains[target]}
-            return None, stuck
-        program = self.program
-        outputs = tuple(become.get(value, value) if isinstance(value, FlatNode) else value for value in program.outputs)
-        restored = frozenset(nodes[len(program.nodes) :])
-        done = replace(
+        return replace(
             program,
-            nodes=tuple(nodes),
+            nodes=tuple(self.nodes),
             outputs=outputs,
             mutations=(),
-            restored=restored,
+            restored=frozenset(self.nodes[len(program.nodes) :]),
             order=order,
-            replaced=replaced,
+            replaced=self.replaced,
         )
-        return done, set()
-
-    def _takers(self, value: FlatNode, target: FlatInput) -> list[FlatNode]:
-        """The operators that read the buffer instead of a value that was written to it."""
-        own = self.call(value)
-        return [
-            user for user in self.users.get(value, ()) if self.call(user) != own and self.holds(self.call(user), target)
-        ]
-
-    def _readers(self, users: Iterable[FlatNode]) -> Iterator[FlatNode]:
-        """Operators and those that look at memory through views that they made."""
-        seen: set[FlatNode] = set()
-        pending = list(users)
-        while pending:
-            node = pending.pop()
-            if node not in seen:
-                seen.add(node)
-                yield node
-                pending.extend(user for user in self.users.get(node, ()) if any(aliased(node)))
-
-    @staticmethod
-    def _append(
-        nodes: list[FlatNode],
-        target: object,
-        args: tuple[Value, ...],
-        name: str,
-        scope: Scope,
-        meta: Mapping[str, object],
-    ) -> FlatNode:
-        node = FlatNode(len(nodes), name, target, args, {}, args, meta, scope)  # type: ignore[arg-type]
-        nodes.append(node)
-        return node
 
 
 def _topological(nodes: list[FlatNode], after: Iterable[tuple[FlatNode, FlatNode]]) -> tuple[FlatNode, ...]:

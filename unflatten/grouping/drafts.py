@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from unflatten.flat.values import FlatNode, Value
+from unflatten.grouping.naming import natural
 from unflatten.paths import ROOT, ModuleCall, ModulePath
 from unflatten.signatures import Form
 
@@ -66,3 +68,19 @@ class Draft:
 
 
 Item = FlatNode | Draft
+
+
+def all_nodes(draft: Draft) -> Iterator[FlatNode]:
+    """The operators of a call and of those inside it."""
+    stack = [draft]
+    while stack:
+        inner = stack.pop()
+        yield from inner.nodes
+        stack.extend(inner.children)
+
+
+def item_key(item: Item) -> tuple[int, str, int, int]:
+    """A sort key for items that says nothing of positions."""
+    if isinstance(item, FlatNode):
+        return 0, *natural(item.name), 0
+    return 1, str(item.path), item.call.index if item.call else 0, item.piece

@@ -47,7 +47,10 @@ class Grouping:
         """Groups the operators of a program by their owners.
 
         Args:
-            program, ownership, effects, state: the program and what was found out about it.
+            program: the program.
+            ownership: the owners of its operators.
+            effects: what must come before what.
+            state: where its state lives.
             root: how the program itself is called.
             forms: how calls inside it are written, where that is known.
         """

@@ -13,16 +13,16 @@ these that applies:
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+
+import networkx as nx
 
 from unflatten.flat.operators import Order, order_of, written_arguments
-from unflatten.flat.values import FlatInput, FlatNode, Value
+from unflatten.flat.values import FlatInput, FlatNode
 from unflatten.grouping.crossing import connect
-from unflatten.grouping.drafts import Draft, Item
+from unflatten.grouping.drafts import Draft, Item, all_nodes, item_key
 from unflatten.grouping.grouping import Grouping
-from unflatten.grouping.naming import natural
+from unflatten.grouping.scheduling import Schedule
 
 _ROUNDS = 64
 
@@ -34,12 +34,12 @@ def separate(grouping: Grouping) -> None:
         tangles = [(draft, tangle) for draft in grouping.drafts() for tangle in find_tangles(draft)]
         if not tangles:
             return
-        for draft, tangle in tangles:
-            _undo(grouping, draft, tangle)
+        for _, tangle in tangles:
+            _undo(grouping, tangle)
     for draft, tangle in tangles:  # each round undoes one level, so this is for nesting deeper than that
         for item in tangle:
             if isinstance(item, Draft):
-                _move(grouping, list(_all_nodes(item)), draft)
+                _move(grouping, list(all_nodes(item)), draft)
     separate(grouping)
 
 
@@ -56,60 +56,20 @@ def find_tangles(draft: Draft) -> list[list[Item]]:
             waiting[later] -= 1
             if not waiting[later]:
                 ready.append(later)
-    left = {item: after[item] for item in after if waiting.get(item)}
-    return [found for found in _components(left) if len(found) > 1] if left else []
+    left: dict[Item, Iterable[Item]] = {item: later for item, later in after.items() if waiting.get(item)}
+    if not left:
+        return []
+    graph: nx.DiGraph[Item] = nx.DiGraph(left)
+    return [sorted(part, key=item_key) for part in nx.strongly_connected_components(graph) if len(part) > 1]
 
 
-def _components(after: dict[Item, list[Item]]) -> Iterator[list[Item]]:
-    """Tarjan's strongly connected components (SIAM J. Comput. 1972), without recursion."""
-    number: dict[Item, int] = {}
-    low: dict[Item, int] = {}
-    path: list[Item] = []
-    on_path: set[Item] = set()
-    for start in after:
-        if start in number:
-            continue
-        work: list[tuple[Item, Iterator[Item]]] = [(start, iter(after.get(start, ())))]
-        number[start] = low[start] = len(number)
-        path.append(start)
-        on_path.add(start)
-        while work:
-            item, followers = work[-1]
-            for follower in followers:
-                if follower not in number:
-                    number[follower] = low[follower] = len(number)
-                    path.append(follower)
-                    on_path.add(follower)
-                    work.append((follower, iter(after.get(follower, ()))))
-                    break
-                if follower in on_path:
-                    low[item] = min(low[item], number[follower])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[item])
-                if low[item] == number[item]:
-                    found = [path.pop()]
-                    while found[-1] is not item:
-                        found.append(path.pop())
-                    on_path.difference_update(found)
-                    yield found
-
-
-def item_key(item: Item) -> tuple[int, str, int, int]:
-    """A sort key for items that says nothing of positions."""
-    if isinstance(item, FlatNode):
-        return 0, *natural(item.name), 0
-    return 1, str(item.path), item.call.index if item.call else 0, item.piece
-
-
-def _undo(grouping: Grouping, draft: Draft, tangle: list[Item]) -> None:
+def _undo(grouping: Grouping, tangle: list[Item]) -> None:
     calls = sorted((item for item in tangle if isinstance(item, Draft)), key=item_key)
     operators = [item for item in tangle if isinstance(item, FlatNode)]
-    if len(calls) == 1 and len(operators) <= sum(1 for _ in _all_nodes(calls[0])):
+    if len(calls) == 1 and len(operators) <= sum(1 for _ in all_nodes(calls[0])):
         _move(grouping, operators, calls[0])
         return
-    runs = _schedule(grouping, draft, calls, operators)
+    runs = Schedule(grouping, calls, operators).runs()
     for call in calls:
         pieces = [run.nodes for run in runs if run.call is call]
         if len(pieces) > 1:
@@ -121,83 +81,6 @@ def _move(grouping: Grouping, nodes: Sequence[FlatNode], target: Draft) -> None:
         grouping.owner_of(node).nodes.remove(node)
         grouping.owner[node.index] = target
         target.nodes.append(node)
-
-
-def _all_nodes(draft: Draft) -> Iterator[FlatNode]:
-    stack = [draft]
-    while stack:
-        inner = stack.pop()
-        yield from inner.nodes
-        stack.extend(inner.children)
-
-
-@dataclass(slots=True)
-class _Run:
-    """Operators of one call that can run one after another."""
-
-    call: Draft
-    nodes: list[FlatNode] = field(default_factory=list)
-
-
-def _schedule(grouping: Grouping, draft: Draft, calls: list[Draft], operators: list[FlatNode]) -> list[_Run]:
-    """Runs a tangle's operators in an order that stays in one call for as long as it can."""
-    home: dict[FlatNode, Draft | None] = dict.fromkeys(operators)
-    home.update((node, call) for call in calls for node in _all_nodes(call))
-    after: dict[FlatNode, list[FlatNode]] = {}
-    waiting: dict[FlatNode, int] = dict.fromkeys(home, 0)
-    outside: dict[Draft, int] = dict.fromkeys(calls, 0)
-    for node in home:
-        for earlier in dict.fromkeys(_needs(grouping, node)):
-            if earlier in home:
-                after.setdefault(earlier, []).append(node)
-                waiting[node] += 1
-                call = home[node]
-                if call is not None and home[earlier] is not call:
-                    outside[call] += 1
-    ready: dict[Draft | None, list[tuple[tuple[str, int], int, FlatNode]]] = {call: [] for call in (None, *calls)}
-
-    def release(node: FlatNode) -> None:
-        heapq.heappush(ready[home[node]], (natural(node.name), node.index, node))
-
-    def run(node: FlatNode) -> None:
-        for later in after.get(node, ()):
-            waiting[later] -= 1
-            call = home[later]
-            if call is not None and home[node] is not call:
-                outside[call] -= 1
-            if not waiting[later]:
-                release(later)
-
-    for node, count in waiting.items():
-        if not count:
-            release(node)
-    runs: list[_Run] = []
-    while any(ready.values()):
-        while ready[None]:
-            run(heapq.heappop(ready[None])[2])
-        open_calls = [call for call in calls if ready[call]]
-        if open_calls:
-            # A call that waits for nothing outside any more can finish in one go.
-            call = min(open_calls, key=lambda call: (outside[call] > 0, item_key(call)))
-            runs.append(_Run(call))
-            while ready[call]:
-                node = heapq.heappop(ready[call])[2]
-                runs[-1].nodes.append(node)
-                run(node)
-    return runs
-
-
-def _needs(grouping: Grouping, node: FlatNode) -> Iterator[FlatNode]:
-    """The operators that must run before one, through numbers that float."""
-    pending: list[Value] = list(node.operands)
-    while pending:
-        value = pending.pop()
-        if grouping.floats(value) and isinstance(value, FlatNode):
-            pending.extend(value.operands)
-        elif isinstance(value, FlatNode) and (node, value) not in grouping.program.replaced:
-            yield value
-    for earlier in grouping.effects.before.get(node.index, ()):
-        yield grouping.program.nodes[earlier]
 
 
 def _cut(grouping: Grouping, call: Draft, pieces: list[list[FlatNode]]) -> None:
@@ -255,7 +138,7 @@ def _piece(grouping: Grouping, call: Draft, number: int, nodes: list[FlatNode], 
         copy.nodes.append(node)
         grouping.owner[node.index] = copy
     for old, new in list(copies.items()):
-        if new.form is not None and not all(node in chosen for node in _all_nodes(old)):
+        if new.form is not None and not all(node in chosen for node in all_nodes(old)):
             new.form = None
             new.piece = number
     return copies[call]

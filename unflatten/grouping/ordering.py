@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from unflatten.flat.operators import Order, order_of, written_arguments
 from unflatten.flat.values import FlatInput, FlatNode, Value
 from unflatten.grouping import scalars
-from unflatten.grouping.drafts import Draft, Item
+from unflatten.grouping.drafts import Draft, Item, item_key
 from unflatten.grouping.grouping import Grouping
-from unflatten.grouping.legality import item_key
 from unflatten.grouping.naming import natural
 
 
@@ -39,7 +38,8 @@ def arrange(grouping: Grouping) -> dict[Draft, Arrangement]:
     """Orders every call, inner ones first, in time linear in items and edges but for a heap's logarithm."""
     done: dict[Draft, Arrangement] = {}
     for draft in reversed(list(grouping.drafts())):
-        needs = {item: _needs(grouping, draft, item, done) for item in (*draft.nodes, *draft.children)}
+        own: list[Item] = [*draft.nodes, *draft.children]
+        needs = {item: _needs(grouping, draft, item, done) for item in own}
         items = _schedule(needs, _roots(grouping, draft, needs))
         inputs = _inputs(grouping, draft, items, done)
         done[draft] = Arrangement(items, inputs, _outputs(draft, items, done))
