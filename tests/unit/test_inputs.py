@@ -262,3 +262,29 @@ def test_sizes_that_depend_on_data_cross_modules() -> None:
     model = Outer()
     nested = assert_unflattens(model, (torch.tensor([1.0, 0.0, 3.0, 2.0]),))
     assert_same_run(model, nested, (torch.tensor([0.0, 0.0, 9.0, 0.0]),))
+
+
+def test_user_inputs_are_written_as_the_model_writes_them() -> None:
+    class Write(nn.Module):
+        def forward(self, x: torch.Tensor, y: dict[str, torch.Tensor]) -> torch.Tensor:
+            x.add_(1)
+            y["k"][:, 0].mul_(3)
+            return x.sum()
+
+    class Read(nn.Module):
+        def forward(self, x: torch.Tensor, y: dict[str, torch.Tensor]) -> torch.Tensor:
+            return x * y["k"]
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.write, self.read = Write(), Read()
+
+        def forward(self, x: torch.Tensor, y: dict[str, torch.Tensor]) -> torch.Tensor:
+            total = self.write(x, y)
+            return self.read(x, y) + total
+
+    model: Any = Net()
+    args = (X.clone(), {"k": torch.randn(2, 3)})
+    assert_unflattens(model, args)
+    assert_unflattens(model, args, program=capture(model, args).run_decompositions({}))
