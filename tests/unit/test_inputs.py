@@ -285,6 +285,6 @@ def test_user_inputs_are_written_as_the_model_writes_them() -> None:
             return self.read(x, y) + total
 
     model: Any = Net()
-    args = (X.clone(), {"k": torch.randn(2, 3)})
+    args = (X.clone(), {"k": torch.randn(4, 3)})
     assert_unflattens(model, args)
     assert_unflattens(model, args, program=capture(model, args).run_decompositions({}))

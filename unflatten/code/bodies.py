@@ -303,7 +303,7 @@ class _Writer:
         self._append(origin, args, kwargs, added_modes(node.modes, self.ambient))
 
     def _append(self, node: FlatNode, args: tuple[Any, ...], kwargs: Mapping[str, Any], modes: Modes) -> None:
-        local = self._define(node, natural(node.name)[0])
+        local = self._define(node, "size" if is_size(node) else natural(node.name)[0])
         self.steps.append(Apply(local.index, node.target, args, kwargs, modes))
         self.origins.append(node)
 

@@ -1,8 +1,9 @@
 """Python for bodies: the `forward` that runs is the one that is read.
 
 A value that is used once is written where it is used, as long as the line stays short and the order of
-evaluation stays the same. A variable whose value is no longer needed gives its name to the next one, as a
-person would write it; that also frees the memory as early as the original code did.
+evaluation stays the same. What a module returns is named after the module. Any other variable takes the name
+of one whose value is no longer needed, as a person would write it; that also frees the memory as early as the
+original code did.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class _Pending:
     modes: Modes
     operands: tuple[int, ...]
     at: int
+    named: bool
 
     @property
     def arithmetic(self) -> bool:
@@ -131,7 +133,7 @@ class _Writer:
         text = self.expression_of(
             (step.args, step.kwargs), step.modes, lambda: spell(step.target, step.args, step.kwargs, self)
         )
-        self.finish(step.out, text, step.modes)
+        self.finish(step.out, text, step.modes, named=False)
 
     def invoke(self, step: Invoke) -> None:
         text = self.expression_of((step.args, step.kwargs), step.modes, lambda: self.call_text(step))
@@ -139,7 +141,8 @@ class _Writer:
             self.statement(step.modes, text.text)
         elif len(step.outs) == 1 and not step.flat:
             local, access = step.outs[0]
-            self.finish(local, Text(self.accessed(text.text, access)), step.modes)
+            named = bool(step.module.steps) and step.module.steps[-1].how == "attr"
+            self.finish(local, Text(self.accessed(text.text, access)), step.modes, named)
         elif step.flat:
             self.unpack(step, text)
         else:
@@ -191,16 +194,18 @@ class _Writer:
         for _ in range(count):
             pending = self.pending.pop(0)
             dying = [local for local in pending.operands if self.is_dying(local, pending.at, pending.arithmetic)]
+            if pending.named:
+                dying = [local for local in dying if self.body.names[local] == self.body.names[pending.local]]
             self.assign(pending.local, pending.text, pending.modes, dying)
 
-    def finish(self, local: int, text: Text, modes: Modes) -> None:
+    def finish(self, local: int, text: Text, modes: Modes, named: bool) -> None:
         """Writes down the value of a local, or keeps it for where it is used."""
         count = self.uses.get(local, 0)
         if count == 0:
             self.flush(len(self.pending))
             self.statement(modes, text.text)
             return
-        pending = _Pending(local, text, modes, self.operands, self.at)
+        pending = _Pending(local, text, modes, self.operands, self.at, named)
         self.pending.append(pending)
         if count > 1 or len(text.text) > _WIDTH - 30:
             self.flush(1)

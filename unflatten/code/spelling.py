@@ -157,11 +157,30 @@ def _along(dimension: int, part: str) -> str:
     return "..., " + part + ", :" * (-dimension - 1)
 
 
+def _size(args: tuple[Any, ...], speller: Speller) -> Text | None:
+    """`x.shape[0]`."""
+    return Text(f"{speller.show(args[0]).at(ATOM)}.shape[{speller.show(args[1]).text}]")
+
+
+def _method(name: str) -> Callable[[tuple[Any, ...], Speller], Text]:
+    """Methods that Python resolves without dispatching to an operator of their own, with the same result."""
+
+    def write(args: tuple[Any, ...], speller: Speller) -> Text:
+        return Text(f"{speller.show(args[0]).at(ATOM)}.{name}({speller.arguments(args[1:], {})})")
+
+    return write
+
+
 _SPECIAL: dict[str, Callable[[tuple[Any, ...], Speller], Text | None]] = {
     "to.dtype": _to,
     "to.device": _to,
     "slice.Tensor": _slice,
     "select.int": _select,
+    "sym_size.int": _size,
+    "sym_numel.default": _method("numel"),
+    "sym_stride.int": _method("stride"),
+    "sym_storage_offset.default": _method("storage_offset"),
+    "contiguous.default": _method("contiguous"),
 }
 
 
