@@ -1,1 +1,1 @@
-"""NIR spiking-network graphs as PyTorch modules, and back. Nothing is in it yet."""
+"""NIR spiking-network graphs to torch modules and back. Nothing is here yet."""

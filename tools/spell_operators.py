@@ -166,12 +166,12 @@ def _comparable(leaf: Any) -> Any:
     return str(leaf) if isinstance(leaf, fx.Node | float) else (type(leaf), leaf)
 
 
-def collect(limit: int) -> dict[Any, list[Sample]]:
-    """Samples of every overload that torch's test database and the modules below reach."""
+def collect(limit: int, every: int = 1) -> dict[Any, list[Sample]]:
+    """Samples of every overload that torch's test database (of each `every`th entry) and the modules below reach."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     seen: dict[Any, list[Sample]] = {}
-    for overload, sample in (*samples_of(op_db, limit), *module_samples()):
+    for overload, sample in (*samples_of(op_db[::every], limit), *module_samples()):
         if overload.namespace == "aten" and len(seen.setdefault(overload, [])) < limit:
             seen[overload].append(sample)
     for overload, samples in list(seen.items()):
@@ -208,6 +208,8 @@ def module_samples() -> Iterator[tuple[Any, Sample]]:
     for cell in cells:
         yield from _reached(cell, ((x[0], h[0]), {}))
     yield torch.ops.aten.copy_.default, ((x, x + 1), {})
+    for bounds in ((0, 1), (0,), (None, 1), (0.5, 2.5)):
+        yield torch.ops.aten.clamp.default, ((x, *bounds), {})
     for sign in SIGNS.values():
         yield from _reached(sign, ((x > 0, x > 1) if sign in LOGICAL else (x, 2), {}))
 
@@ -218,7 +220,9 @@ def find_tables(limit: int) -> tuple[dict[str, str], dict[str, str]]:
     for overload, samples in collect(limit).items():
         name = str(overload).removeprefix("aten.")
         sign = (INFIX | PREFIX).get(name)
-        plain = [(args, {}) for args, kwargs in samples if len(args) == (1 if name in PREFIX else 2) and not kwargs]
+        plain: list[Sample] = [
+            (args, {}) for args, kwargs in samples if len(args) == (1 if name in PREFIX else 2) and not kwargs
+        ]
         function = UNARY.get(sign or "") if name in PREFIX else SIGNS.get(sign or "")
         if sign and function and plain and all_alike(overload, function, plain):
             signs[name] = sign

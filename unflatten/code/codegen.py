@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,13 @@ import torch
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
 from unflatten.code.nesting import Access, Item, Rebuilt
 from unflatten.code.spelling import ATOM, Text, spell
+from unflatten.code.uses import last_uses, locals_of, use_counts
 from unflatten.flat.values import Mode, Modes, SubGraph
 
 _WIDTH = 96
+_LIMIT = _WIDTH - 20
+_DEPTH = 8
+"""How many expressions wait at most for the one that uses them."""
 HELPERS = frozenset({"torch", "F", "pick", "root", "moved", "rebuild", "leaves"})
 """What code can use besides the objects that it names."""
 _BUILTINS = frozenset({"getattr", "slice", "float"})
@@ -76,8 +80,8 @@ class _Writer:
         self.object_names: dict[int, str] = {}
         self.parameter_names = {parameter.name for parameter in body.parameters}
         self.hidden: dict[str, str] = {}
-        self.last_use = _last_uses(body)
-        self.uses = _use_counts(body)
+        self.last_use = last_uses(body)
+        self.uses = use_counts(body)
         self.names: dict[int, str] = {}
         self.holder: dict[str, int] = {}
         self.parameters: set[int] = set()
@@ -113,7 +117,7 @@ class _Writer:
         self.at = len(self.body.steps)
         result = self.body.result
         if result is not None:
-            text = self.expression_of((result,), (), lambda: self.show(result))
+            text = self.expression_of((result,), (), lambda: self.show(result), final=True)
             plain = isinstance(result, tuple) and len(result) > 1
             self.statement((), f"return {text.text[1:-1] if plain else text.text}")
         return self.with_blocks() or ["pass"]
@@ -131,12 +135,16 @@ class _Writer:
 
     def apply(self, step: Apply) -> None:
         text = self.expression_of(
-            (step.args, step.kwargs), step.modes, lambda: spell(step.target, step.args, step.kwargs, self)
+            (step.args, step.kwargs),
+            step.modes,
+            lambda: spell(step.target, step.args, step.kwargs, self),
+            final=not self.uses.get(step.out),
         )
         self.finish(step.out, text, step.modes, named=False)
 
     def invoke(self, step: Invoke) -> None:
-        text = self.expression_of((step.args, step.kwargs), step.modes, lambda: self.call_text(step))
+        waits = len(step.outs) == 1 and not step.flat and self.uses.get(step.outs[0][0])
+        text = self.expression_of((step.args, step.kwargs), step.modes, lambda: self.call_text(step), not waits)
         if not step.outs:
             self.statement(step.modes, text.text)
         elif len(step.outs) == 1 and not step.flat:
@@ -163,21 +171,38 @@ class _Writer:
             module = f"{self.helper('pick')}({module}, {step.pick})"
         return Text(f"{module}({self.arguments(step.args, step.kwargs)})")
 
-    def expression_of(self, used: Any, modes: Modes, write: Any) -> Text:
-        """Writes an expression, with those pending ones in it that may be evaluated there."""
-        order = list(_locals(used))
+    def expression_of(self, used: Any, modes: Modes, write: Any, final: bool = False) -> Text:
+        """Writes an expression, with those pending ones in it that may be evaluated there.
+
+        The ones below them stay pending, unless the expression is `final`: a statement follows.
+        """
+        order = list(locals_of(used))
         keep = self._inlinable(order, modes)
-        self.flush(len(self.pending) - keep)
+        below = len(self.pending) - keep
+        used_below = [at for at in range(below) if self.pending[at].local in order]
+        self.flush(below if final else max(used_below, default=-1) + 1)
         while True:
-            self.inlined = {pending.local: pending.text for pending in self.pending}
+            chosen = self.pending[len(self.pending) - keep :]
+            self.inlined = {pending.local: pending.text for pending in chosen}
             text: Text = write()
-            inner = {pending.local: pending.operands for pending in self.pending}
-            self.operands = tuple(name for local in order for name in inner.get(local, (local,)))
             self.inlined = {}
-            if not self.pending or len(text.text) <= _WIDTH - 20:
-                self.pending.clear()
-                return text
-            self.flush(1)
+            if not chosen or len(text.text) <= _LIMIT:
+                break
+            keep -= self._excess(chosen, len(text.text))
+            self.flush(len(self.pending) - keep)
+        inner = {pending.local: pending.operands for pending in chosen}
+        self.operands = tuple(name for local in order for name in inner.get(local, (local,)))
+        del self.pending[len(self.pending) - keep :]
+        return text
+
+    @staticmethod
+    def _excess(chosen: Sequence[_Pending], length: int) -> int:
+        """How many of the pending expressions inside one have to go for it to be short enough."""
+        count = 0
+        while count < len(chosen) and (count == 0 or length > _LIMIT):
+            length -= len(chosen[count].text.text)
+            count += 1
+        return count
 
     def _inlinable(self, order: Sequence[int], modes: Modes) -> int:
         """How many of the last pending expressions may be written inside one that uses `order`."""
@@ -202,12 +227,13 @@ class _Writer:
         """Writes down the value of a local, or keeps it for where it is used."""
         count = self.uses.get(local, 0)
         if count == 0:
-            self.flush(len(self.pending))
             self.statement(modes, text.text)
             return
         pending = _Pending(local, text, modes, self.operands, self.at, named)
         self.pending.append(pending)
         if count > 1 or len(text.text) > _WIDTH - 30:
+            self.flush(len(self.pending))
+        elif len(self.pending) > _DEPTH:
             self.flush(1)
 
     def is_dying(self, local: int, at: int, arithmetic: bool) -> bool:
@@ -341,36 +367,3 @@ def _mode_text(mode: Mode, torch_name: str) -> str:
     parts += [] if enabled else ["enabled=False"]
     parts += [f"cache_enabled={cache}"] if cache is not None else []
     return f"{torch_name}.autocast({', '.join(parts)})"
-
-
-def _locals(value: Any) -> Iterator[int]:
-    """The locals in nested arguments, in the order in which Python evaluates them."""
-    if isinstance(value, Local):
-        yield value.index
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _locals(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _locals(item)
-    elif isinstance(value, Rebuilt):
-        yield from _locals(value.leaves)
-
-
-def _used(body: Body) -> Iterator[tuple[int, int]]:
-    for at, step in enumerate(body.steps):
-        for local in _locals((step.args, step.kwargs)):
-            yield at, local
-    for local in _locals(body.result):
-        yield len(body.steps), local
-
-
-def _last_uses(body: Body) -> dict[int, int]:
-    return {local: at for at, local in _used(body)}
-
-
-def _use_counts(body: Body) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for _, local in _used(body):
-        counts[local] = counts.get(local, 0) + 1
-    return counts

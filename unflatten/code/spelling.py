@@ -171,11 +171,31 @@ def _method(name: str) -> Callable[[tuple[Any, ...], Speller], Text]:
     return write
 
 
+def _property(name: str) -> Callable[[tuple[Any, ...], Speller], Text]:
+    def write(args: tuple[Any, ...], speller: Speller) -> Text:
+        return Text(f"{speller.show(args[0]).at(ATOM)}.{name}")
+
+    return write
+
+
+def _einsum(args: tuple[Any, ...], speller: Speller) -> Text | None:
+    """`torch.einsum("ij,jk->ik", x, y)`; for more tensors Python's chooses an order of its own."""
+    equation, tensors = args
+    if len(tensors) > 2:
+        return None
+    return Text(f"{speller.helper('torch')}.einsum({speller.arguments((equation, *tensors), {})})")
+
+
 _SPECIAL: dict[str, Callable[[tuple[Any, ...], Speller], Text | None]] = {
     "to.dtype": _to,
     "to.device": _to,
     "slice.Tensor": _slice,
     "select.int": _select,
+    "einsum.default": _einsum,
+    "mT.default": _property("mT"),
+    "mH.default": _property("mH"),
+    "numpy_T.default": _property("T"),
+    "matrix_H.default": _property("H"),
     "sym_size.int": _size,
     "sym_numel.default": _method("numel"),
     "sym_stride.int": _method("stride"),

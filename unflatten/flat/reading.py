@@ -17,6 +17,7 @@ from torch import fx
 
 from unflatten import _torch
 from unflatten.errors import GraphOrderError, MissingStateError, ProgramError
+from unflatten.flat.operators import facts_of
 from unflatten.flat.values import FlatInput, FlatNode, Mode, Modes, Source, SubGraph, Value
 from unflatten.paths import Scope
 from unflatten.scopes import ScopeReader
@@ -57,6 +58,7 @@ class GraphReader:
     attributes: dict[str, Any] = field(default_factory=dict)
     attribute_inputs: dict[str, FlatInput] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
+    _handed_on: dict[FlatNode, Any] = field(default_factory=dict)
 
     def read(self, owner: fx.GraphModule, env: dict[fx.Node, Any]) -> Any:
         """Appends the operators of `owner.graph`; returns what its output node returns.
@@ -96,7 +98,13 @@ class GraphReader:
             meta, single = _without_token(node.meta, target)
             kept = tuple(value for value in operands if not _is_token(value))
             return _Results(self._append(block, node, target, tuple(rest), kwargs, kept, meta), single)
+        if node.target is torch.ops.aten.copy_.default and self._object(args[0]) is self._object(args[1]):
+            return args[0]  # how export writes `self.count += 1`: the addition in place has done it
         return self._append(block, node, node.target, args, kwargs, operands, node.meta)
+
+    def _object(self, value: Any) -> Any:
+        """The tensor that operators in place hand on."""
+        return self._handed_on.get(value, value) if isinstance(value, FlatNode) else value
 
     def _append(
         self,
@@ -117,6 +125,9 @@ class GraphReader:
             scope = block.scope
         flat = FlatNode(len(self.nodes), name, target, args, kwargs, operands, meta, scope, block.modes)
         self.nodes.append(flat)
+        returned = facts_of(target).returns
+        if 0 <= returned < len(args):
+            self._handed_on[flat] = self._object(args[returned])
         return flat
 
     def _with_token(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from unflatten.flat.values import FlatInput, FlatNode, Source, Value
 from unflatten.grouping import scalars
@@ -19,28 +19,31 @@ def connect(grouping: Grouping) -> None:
     the latter: others have it from where it was computed.
     """
     _Connector(grouping).connect()
-    found = {
-        (draft, value)
-        for draft in grouping.drafts()
-        if draft.form is None and draft.parent is not None and len(draft.outputs) > 1
-        for value in _given(grouping, draft)
-    }
+    found = {(draft, value) for draft in grouping.drafts() if draft.parent for value in _given(grouping, draft)}
     if not found <= grouping.handed_back:
         grouping.handed_back |= found
         _Connector(grouping).connect()
 
 
 def _given(grouping: Grouping, draft: Draft) -> list[FlatNode]:
-    """The outputs of a draft that are what it was given, unless all of them are."""
+    """The outputs of a draft that are what it was given, or other names for what it is known to return.
+
+    Where nothing is known and all of them are what it was given, it returns them.
+    """
+    form = draft.form
+    if form is None and len(draft.outputs) < 2:
+        return []
+    declared = {grouping.resolve(leaf, draft) for leaf in form.results if isinstance(leaf, FlatNode)} if form else set()
+    given = [value for value in draft.outputs if value not in declared and _is_given(grouping, draft, value, declared)]
+    return given if form or len(given) < len(draft.outputs) else []
+
+
+def _is_given(grouping: Grouping, draft: Draft, value: FlatNode, declared: Container[Value]) -> bool:
     same, unchanged = grouping.effects.same, grouping.effects.unchanged
-    given = []
-    for value in draft.outputs:
-        operand: Value | None = value
-        while isinstance(operand, FlatNode) and grouping.within(operand, draft):
-            operand = same.get(operand) or unchanged.get(operand)
-        if operand is not None:
-            given.append(value)
-    return given if len(given) < len(draft.outputs) else []
+    operand: Value | None = value
+    while isinstance(operand, FlatNode) and operand not in declared and grouping.within(operand, draft):
+        operand = same.get(operand) or unchanged.get(operand)
+    return operand is not None
 
 
 class _Connector:

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import networkx as nx
-
 from unflatten.flat.operators import Order, order_of, written_arguments
 from unflatten.flat.values import FlatInput, FlatNode
 from unflatten.grouping.crossing import connect
@@ -59,6 +57,8 @@ def find_tangles(draft: Draft) -> list[list[Item]]:
     left: dict[Item, Iterable[Item]] = {item: later for item, later in after.items() if waiting.get(item)}
     if not left:
         return []
+    import networkx as nx  # noqa: PLC0415 - only edited graphs need it
+
     graph: nx.DiGraph[Item] = nx.DiGraph(left)
     return [sorted(part, key=item_key) for part in nx.strongly_connected_components(graph) if len(part) > 1]
 

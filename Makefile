@@ -1,0 +1,47 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Every install is pinned: without the pins pip would fetch another torch.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: help demo test lint types docs bench ci clean
+
+help:
+	@echo "make demo   export a transformer, unflatten it, compare the two"
+	@echo "make test   run the tests"
+	@echo "make lint   formatting, lint rules, layers, sizes"
+	@echo "make types  type checks"
+	@echo "make docs   build the documentation into site/"
+	@echo "make bench  measure beside torch's unflatten"
+	@echo "make ci     everything that CI runs"
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev,docs,nir,testing]'
+	@touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/transformer.py
+
+test: $(VENV)/.installed
+	$(BIN)/pytest -n auto --quiet
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/python tools/check_sizes.py unflatten nir_bridge tests tools examples
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+docs: $(VENV)/.installed
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m tests.benchmarks
+
+ci: lint types docs test
+
+clean:
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis

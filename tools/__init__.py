@@ -1,0 +1,1 @@
+"""Scripts that write and check parts of the project."""
