@@ -131,7 +131,7 @@ def tree_structure_matches(value: object, spec: TreeSpec) -> bool:
 
 def _nests(value: Any, spec: TreeSpec) -> bool:
     if spec.is_leaf():
-        return not isinstance(value, dict | list | tuple) or is_leaf_value(value)
+        return not isinstance(value, (dict, list, tuple)) or is_leaf_value(value)  # dynamo can't trace `dict | list`
     if spec.type is dict:
         return (
             type(value) is dict

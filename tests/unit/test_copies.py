@@ -135,6 +135,18 @@ def test_compiles_whole_and_only_once(model: nn.Module) -> None:
     assert len(graphs) == 1
 
 
+def test_nested_arguments_compile_whole() -> None:
+    class Nested(nn.Module):
+        def forward(self, items: list[torch.Tensor], more: dict[str, tuple[torch.Tensor, int]]) -> list[torch.Tensor]:
+            return [item * more["k"][0] + more["k"][1] for item in items]
+
+    args = ([X, X + 1], {"k": (X, 3)})
+    nested = unflatten(torch.export.export(Nested(), args))
+    torch._dynamo.reset()
+    compiled = torch.compile(nested, backend="eager", fullgraph=True)
+    assert not differences(Nested()(*args), compiled(*args))
+
+
 def test_submodules_compile_alone() -> None:
     torch.manual_seed(0)
     model = Plain()
