@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,8 +61,20 @@ def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_input
         >>> [name for name, _ in nested.named_modules()]
         ['', '0', '1']
     """
-    analysis = analyse(program)
-    return _Builder(analysis, _limits(program), check_inputs).build(copy_state)
+    with _uncollected():
+        return _Builder(analyse(program), _limits(program), check_inputs).build(copy_state)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Suspends the garbage collector: all that is made stays, and it would walk the whole program each time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _limits(program: ExportedProgram) -> Limits:
