@@ -75,7 +75,7 @@ def main() -> None:
     start = time.perf_counter()
     nested = unflatten(program)
     print(f"unflattened in {time.perf_counter() - start:.2f} s:\n\n{nested}\n")
-    print(f"transformer.decoder.layers.0 runs this code:\n\n{info(nested.transformer.decoder.layers[0]).code}")
+    print(f"transformer.decoder.layers.0 runs this code:\n\n{info(nested.transformer.decoder.layers[0]).code}\n")
 
     inputs = tokens(5)
     print(f"outputs equal, bit for bit, at another batch size: {torch.equal(nested(*inputs), model(*inputs))}")

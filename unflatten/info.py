@@ -48,7 +48,7 @@ class Info:
     @property
     def code(self) -> str:
         """The Python that runs: `forward`, or one function for each way of calling."""
-        return "\n\n".join(code.source for code in self._definition.codes())
+        return "\n\n".join(code.source.rstrip() for code in self._definition.codes())
 
     @property
     def calls(self) -> tuple[KnownCall, ...]:

@@ -1,0 +1,1 @@
+"""Named examples, one file for each kind of fault."""

@@ -1,0 +1,1 @@
+"""Measurements beside torch's own unflatten."""
