@@ -50,7 +50,7 @@ class KnownCall:
 
     def __str__(self) -> str:
         name = str(self.call) if self.call else "the program"
-        guessed = "" if self.recorded else "  (order not recorded)"
+        guessed = "" if self.recorded or self.is_simple else "  (order not recorded)"
         cut = f"  (a piece: {self.cut})" if self.cut else ""
         return f"{name}: ({self.arguments}) -> {describe(self.results)}{guessed}{cut}"
 
