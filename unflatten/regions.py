@@ -12,7 +12,7 @@ from unflatten.grouping.ordering import Arrangement
 from unflatten.paths import ROOT, ModuleCall, ModulePath
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Region:
     """The operators of one call of one module, those of the calls inside it included.
 
@@ -63,18 +63,26 @@ class Region:
         return tuple(node for region in self.walk() for node in region.own_nodes)
 
     def verify(self) -> None:
-        """Checks that every item comes after what it takes.
+        """Checks that every item comes after what it takes, and that all that is offered is computed.
 
         Raises:
             StructureError: one does not.
         """
         for region in self.walk():
+            made = {value for item in region.items for value in _made_by(item)}
             known = set(region.inputs)
             for item in region.items:
-                known.update(item.outputs if isinstance(item, Region) else (item,))
+                used = item.inputs if isinstance(item, Region) else item.operands
+                late = [value for value in used if value in made and value not in known]
+                if late:
+                    raise StructureError(f"in {region.call or 'the program'}, {item!r} uses {late} too early")
+                known.update(_made_by(item))
             missing = [value for value in region.outputs if value not in known and region.call is not None]
             if missing:
                 raise StructureError(f"{region.call} offers {missing}, which nothing in it computes")
+
+    def __repr__(self) -> str:
+        return f"<{self.call or 'the program'}>"
 
     def __str__(self) -> str:
         lines: list[str] = []
@@ -88,6 +96,10 @@ class Region:
             else:
                 lines.append("  " * depth + repr(item))
         return "\n".join(lines)
+
+
+def _made_by(item: FlatNode | Region) -> tuple[FlatNode, ...]:
+    return item.outputs if isinstance(item, Region) else (item,)
 
 
 def freeze(
