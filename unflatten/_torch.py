@@ -21,11 +21,15 @@ from torch._higher_order_ops.effects import with_effects as WITH_EFFECTS
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.export import ExportedProgram
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
+from torch.fx.experimental.proxy_tensor import get_proxy_mode as _get_proxy_mode
+from torch.fx.experimental.proxy_tensor import get_proxy_slot as _get_proxy_slot
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 from torch.fx.node import map_aggregate
 from torch.utils._pytree import TreeSpec
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.solve import try_solve
+
+from unflatten.fields import Fields
 
 __all__ = [
     "SYMPY_INTERP",
@@ -74,6 +78,9 @@ BRACKET_LEAVE = {predispatch._remove_batch_dim, predispatch._unpack_dual, predis
 
 # The spec of a leaf; its constructor changed its name in 2.9.
 LEAF: TreeSpec = pytree.tree_structure(0)
+
+# What a graph computes with: the values of arguments that are not constants.
+GRAPH_VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 _LITERAL_CONSTANT = re.compile(r"_?(lifted_tensor|tensor_constant|lifted_custom|torchbind_obj)_?\d+(_\d+)?")
 _GENERATED_MODULES = {"_guards_fn"}
@@ -132,6 +139,12 @@ def tree_structure_matches(value: object, spec: TreeSpec) -> bool:
 def _nests(value: Any, spec: TreeSpec) -> bool:
     if spec.is_leaf():
         return not isinstance(value, (dict, list, tuple)) or is_leaf_value(value)  # dynamo can't trace `dict | list`
+    if isinstance(spec.context, Fields):
+        names = spec.context.names
+        return type(value) is spec.type and all(
+            hasattr(value, name) and _nests(getattr(value, name), child)
+            for name, child in zip(names, spec.children(), strict=True)
+        )
     if spec.type is dict:
         return (
             type(value) is dict
@@ -164,6 +177,62 @@ def tree_leaves(value: object) -> list[Any]:
 def rebuild(leaves: list[Any], spec: TreeSpec) -> Any:
     """Leaves put together as a spec says."""
     return pytree.tree_unflatten(leaves, spec)
+
+
+def flatten_one_level(value: object) -> tuple[Any, Any, list[Any]] | None:
+    """A container's kind, what else is to be known of it, and its items; None for a leaf (1.12)."""
+    kind = pytree._get_node_type(value)
+    if kind not in pytree.SUPPORTED_NODES:
+        return None
+    items, context = pytree.SUPPORTED_NODES[kind].flatten_fn(value)
+    return kind, context, list(items)
+
+
+def rebuild_one_level(like: object, items: list[Any]) -> Any:
+    """A container as another one, with other items (`SUPPORTED_NODES`, 1.12)."""
+    node = pytree.SUPPORTED_NODES[pytree._get_node_type(like)]
+    return node.unflatten_fn(items, node.flatten_fn(like)[1])
+
+
+def tree_spec(kind: Any, context: Any, children: list[TreeSpec]) -> TreeSpec:
+    """The spec of a container, from those of its items (a public constructor in name, 1.12)."""
+    return TreeSpec(kind, context, children)
+
+
+class Tracing:
+    """What a non-strict export is doing at this moment, as seen from a hook of a module (`_ModuleStackTracer`, 2.6).
+
+    Attributes:
+        tracer: the tracer that writes the graph.
+    """
+
+    def __init__(self, tracer: Any) -> None:
+        self.tracer = tracer
+
+    @staticmethod
+    def now() -> Tracing | None:
+        """The tracing that is going on, None where there is none, or one inside of a higher-order operator."""
+        mode = _get_proxy_mode()
+        tracer = getattr(mode, "tracer", None)
+        return Tracing(tracer) if hasattr(tracer, "module_stack") else None
+
+    def node(self, value: torch.Tensor) -> torch.fx.Node | None:
+        """The node that a tensor is the value of, None where there is none."""
+        slot = _get_proxy_slot(value, self.tracer, None)
+        if slot is None:
+            return None
+        node: torch.fx.Node = slot.proxy.node
+        return node
+
+    def call(self) -> tuple[str, str]:
+        """The innermost module call: its key and the path of its module."""
+        key, (path, _) = next(reversed(self.tracer.module_stack.items()))
+        return str(key), str(path)
+
+    def last(self) -> torch.fx.Node:
+        """The node that was made last; nodes compare by their order."""
+        last: torch.fx.Node = next(iter(reversed(self.tracer.graph.nodes)))
+        return last
 
 
 def structure_text(value: object) -> str:

@@ -21,6 +21,8 @@ from unflatten.grouping.modes import ambient_modes
 from unflatten.grouping.ordering import Arrangement, arrange
 from unflatten.ownership import assign_owners
 from unflatten.paths import ROOT, ModulePath
+from unflatten.recording.forms import NONE, recorded_forms
+from unflatten.recording.record import record_of
 from unflatten.regions import Region, freeze
 from unflatten.signatures import Form, preserved_forms, root_form
 from unflatten.state import Source, StatePlan, plan_state
@@ -64,7 +66,10 @@ def analyse(source: ExportedProgram) -> Analysis:
     program = restore_writes(program, ownership, state.holders())
     effects = find_effects(program, state.storage_key)
     form = root_form(program)
-    grouping = Grouping.of(program, ownership.extended(program), effects, state, form, preserved_forms(program))
+    record = record_of(source)
+    recorded = recorded_forms(program, record) if record else NONE
+    forms = {**preserved_forms(program), **recorded.forms}
+    grouping = Grouping.of(program, ownership.extended(program), effects, state, form, forms, recorded.around)
     separate(grouping)
     arranged = arrange(grouping)
     ambient = ambient_modes(grouping)

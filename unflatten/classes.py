@@ -14,6 +14,7 @@ import torch
 from unflatten import _torch
 from unflatten.calls.known import BODY
 from unflatten.code.codegen import Code
+from unflatten.fields import make
 from unflatten.info import offered
 from unflatten.modules import DEFINITION, PLACE, RECONSTRUCT, Definition, UnflattenedModule, moved, pick, root
 
@@ -25,6 +26,7 @@ _HELPERS: Mapping[str, Any] = {
     "root": root,
     "rebuild": _torch.rebuild,
     "leaves": _torch.tree_leaves,
+    "make": make,
 }
 
 

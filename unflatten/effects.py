@@ -22,6 +22,7 @@ from unflatten.flat.operators import (
     written_arguments,
 )
 from unflatten.flat.values import FlatInput, FlatNode, FlatProgram, Source, Value
+from unflatten.recording.record import is_handed_through
 
 StorageKey = Callable[[FlatInput], Hashable | None]
 """Tells which inputs share memory: equal keys do, None never does."""
@@ -33,7 +34,8 @@ class Effects:
 
     Attributes:
         before: for each operator, by index, the operators that must run earlier for their effects.
-        same: for the result of an in-place operator, the value that it is: `x.add_(1)` is `x`.
+        same: for the result of an in-place operator, the value that it is: `x.add_(1)` is `x`;
+            likewise for what a recorded call returned although it had been given it.
         unchanged: for the result of an operator that had nothing to do, the operand that it is.
         written: the inputs whose memory the program writes.
     """
@@ -55,14 +57,15 @@ def find_effects(program: FlatProgram, storage_of: StorageKey) -> Effects:
     _close_brackets(program.sequence, before)
     writers = {node.index: written for node in program.nodes if (written := list(values_in(written_arguments(node))))}
     unchanged = {node: value for node in program.nodes if (value := returned_operand(node)) is not None}
+    same = _same_objects(program.nodes)
     if not writers:
-        return Effects({at: tuple(found) for at, found in before.items()}, {}, unchanged, frozenset())
+        return Effects({at: tuple(found) for at, found in before.items()}, same, unchanged, frozenset())
     memory = _Memory.of(program, storage_of)
     _order_accesses(program, writers, memory, before)
     touched = {memory.find(value) for values in writers.values() for value in values}
     return Effects(
         before={at: tuple(dict.fromkeys(found)) for at, found in before.items()},
-        same=_same_objects(program.nodes),
+        same=same,
         unchanged=unchanged,
         written=frozenset(value for value in program.inputs if memory.find(value) in touched),
     )
@@ -166,10 +169,12 @@ def _order_accesses(
 def _same_objects(nodes: Iterable[FlatNode]) -> dict[FlatNode, Value]:
     same: dict[FlatNode, Value] = {}
     for node in nodes:
-        at = facts_of(node.target).returns
+        handed_through = is_handed_through(node.meta)
+        at = 0 if handed_through else facts_of(node.target).returns
         value = node.args[at] if 0 <= at < len(node.args) else None
         if isinstance(value, FlatInput):
             same[node] = value
         elif isinstance(value, FlatNode):
-            same[node] = same.get(value, value)
+            # What a call handed through is the call's to give, so it is not looked through.
+            same[node] = value if handed_through or is_handed_through(value.meta) else same.get(value, value)
     return same

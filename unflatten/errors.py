@@ -47,6 +47,10 @@ class ModeError(UnflattenError, RuntimeError):
     """`train()` or `eval()` asks for a mode that the captured operators can't take."""
 
 
+class NotRecordableError(UnflattenError, ValueError):
+    """Calls can't be recorded in the way of exporting that was asked for."""
+
+
 class StructureError(UnflattenError, RuntimeError):
     """A value of this package contradicts itself: a fault here, not of the caller."""
 

@@ -11,7 +11,7 @@ import pytest
 import unflatten
 from unflatten import errors
 
-PUBLIC = {"Info", "UnflattenError", "UnflattenedModule", "info", "unflatten"}
+PUBLIC = {"Info", "UnflattenError", "UnflattenedModule", "export", "info", "unflatten"}
 
 
 def test_the_package_offers_these_names_and_documents_each() -> None:

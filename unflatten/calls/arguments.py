@@ -8,7 +8,7 @@ from typing import Any
 
 from unflatten._torch import TreeSpec
 from unflatten.calls.specs import Spec
-from unflatten.code.nesting import Access, Item, accesses
+from unflatten.code.nesting import Access, accesses, reached
 from unflatten.flat.packing import pack_spec, unpack_spec
 
 
@@ -58,7 +58,7 @@ def _unpack_arguments(names: tuple[str, ...], in_spec: Any, specs: tuple[Spec, .
 
 def path_text(access: Access) -> str:
     """Steps as they are written after a name: `['k'][0]`."""
-    return "".join(f"[{step.key!r}]" if isinstance(step, Item) else f"<leaf {step.index}>" for step in access)
+    return reached("", access, "leaves")
 
 
 def describe(specs: Sequence[Spec]) -> str:

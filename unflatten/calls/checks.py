@@ -17,7 +17,8 @@ from unflatten import _torch
 from unflatten.calls.arguments import Arguments
 from unflatten.calls.guards import in_places, in_symbols, in_variables
 from unflatten.calls.specs import Bounds, ConstantSpec, NumberSpec, Spec, TensorSpec
-from unflatten.code.nesting import Access, Item
+from unflatten.code.nesting import Access, reached
+from unflatten.fields import fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +101,7 @@ class _CheckWriter:
         return [*lines, "return True"]
 
     def place(self, name: str, access: Access) -> str:
-        text = name
-        for step in access:
-            text = f"{text}[{step.key!r}]" if isinstance(step, Item) else f"{self.leaves}({text})[{step.index}]"
-        return text
+        return reached(name, access, self.leaves)
 
     def nesting(self) -> Iterator[str]:
         for name, part in self.arguments.parts():
@@ -182,4 +180,15 @@ def is_same_constant(given: Any, expected: Any) -> bool:
         return False
     if isinstance(expected, float) and math.isnan(expected):
         return math.isnan(given)
+    equality: Any = type(expected).__eq__
+    if equality is object.__eq__:
+        return _same_fields(given, expected)
     return bool(given == expected)
+
+
+def _same_fields(given: Any, expected: Any) -> bool:
+    """Whether two objects that say nothing of equality hold the same."""
+    ours, theirs = fields_of(given), fields_of(expected)
+    if ours is None or theirs is None or ours.keys() != theirs.keys():
+        return False
+    return all(is_same_constant(ours[name], theirs[name]) for name in ours)

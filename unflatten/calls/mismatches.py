@@ -11,7 +11,7 @@ from unflatten import _torch
 from unflatten.calls.arguments import Arguments, path_text
 from unflatten.calls.checks import Limits, is_same_constant
 from unflatten.calls.specs import AnySpec, Bounds, ConstantSpec, NumberSpec, Spec, TensorSpec
-from unflatten.code.nesting import Access, Item
+from unflatten.code.nesting import Access, Attr, Item
 
 
 def mismatches(arguments: Arguments, limits: Limits, values: Mapping[str, Any]) -> list[str]:
@@ -49,7 +49,10 @@ def mismatches(arguments: Arguments, limits: Limits, values: Mapping[str, Any]) 
 
 def _reach(value: Any, access: Access) -> Any:
     for step in access:
-        value = value[step.key] if isinstance(step, Item) else _torch.tree_leaves(value)[step.index]
+        if isinstance(step, Attr):
+            value = getattr(value, step.name)
+        else:
+            value = value[step.key] if isinstance(step, Item) else _torch.tree_leaves(value)[step.index]
     return value
 
 

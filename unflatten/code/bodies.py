@@ -10,11 +10,12 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from unflatten import _torch
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Step
 from unflatten.code.nesting import Access, Item, accesses, assemble
 from unflatten.code.places import Namer
-from unflatten.errors import StructureError
 from unflatten.flat.tensors import content_key
 from unflatten.flat.values import FlatInput, FlatNode, Modes, Value
 from unflatten.grouping import scalars
@@ -25,6 +26,7 @@ from unflatten.grouping.naming import natural
 from unflatten.grouping.ordering import Arrangement
 from unflatten.grouping.shapes import is_size
 from unflatten.paths import ModulePath
+from unflatten.recording.record import is_handed_through
 
 
 @dataclass(eq=False, slots=True)
@@ -198,7 +200,7 @@ class _Writer:
         for item in self.arranged.items:
             if isinstance(item, Draft):
                 self._call(item)
-            else:
+            elif not is_handed_through(item.meta):
                 self._apply(item, item)
         form = self.draft.form
         values: dict[FlatNode, int] = {}
@@ -218,7 +220,9 @@ class _Writer:
     def extras(self, draft: Draft) -> list[FlatNode]:
         """What a call with a known form returns beyond that form, because a pass made others use it."""
         form = draft.form
-        declared = {self._resolved(leaf, draft) for leaf in form.results} if form else set()
+        results = form.results if form else ()
+        declared = {self._resolved(leaf, draft) for leaf in results}
+        declared.update(leaf for leaf in results if isinstance(leaf, FlatNode))
         return [value for value in self.bodies.arranged[draft].outputs if value not in declared]
 
     def _resolved(self, leaf: Any, draft: Draft) -> Any:
@@ -260,9 +264,11 @@ class _Writer:
     def _computed(self, value: FlatNode) -> int:
         """The number of an output; computes it first where it is a number that floats."""
         found = self.locals[value] if value in self.locals else self.value(value)
-        if isinstance(found, Local):
-            return found.index
-        raise StructureError(f"{value} is held by a module, not computed")
+        if isinstance(found, Held):  # the call returned a part of its module
+            found = self._define(None, natural(value.name)[0])
+            self.steps.append(Apply(found.index, torch.ops.aten.alias.default, (self.value(value),), {}))
+            self.origins.append(value)
+        return found.index
 
     def value(self, value: Value) -> Local | Held:
         """How the body refers to a value; computes it first where it is a number that floats."""
@@ -341,7 +347,9 @@ class _Writer:
         places: dict[Value, Access] = {}
         for leaf, access in zip(form.results, accesses(form.out_spec), strict=True):
             if isinstance(leaf, FlatNode):
-                places.setdefault(self.grouping.resolve(leaf, child), ((Item(0), *access) if extras else access))
+                place = (Item(0), *access) if extras else access
+                places.setdefault(self.grouping.resolve(leaf, child), place)
+                places.setdefault(leaf, place)
         for at, value in enumerate(extras, 1):
             places[value] = (Item(at),)
         return tuple((self._define(value, _result_name(child, value)).index, places[value]) for value in outputs), ()

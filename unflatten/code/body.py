@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from unflatten._torch import TreeSpec
-from unflatten.code.nesting import Access, Rebuilt
+from unflatten.code.nesting import Access, Made, Rebuilt
 from unflatten.flat.packing import pack_target, unpack_target
 from unflatten.flat.values import Modes, SubGraph
 
@@ -195,6 +195,8 @@ def _frozen_constant(value: Any) -> Hashable:
         return slice, frozen(value.start), frozen(value.stop), frozen(value.step)
     if isinstance(value, Rebuilt):
         return Rebuilt, _spec_key(value.spec), frozen(value.leaves)
+    if isinstance(value, Made):
+        return Made, value.kind, frozen(value.fields)
     if isinstance(value, SubGraph):
         return _graph_key(value.module)
     return type(value), id(value)

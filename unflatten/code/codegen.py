@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
-from unflatten.code.nesting import Access, Item, Rebuilt
+from unflatten.code.nesting import Access, Item, Leaf, Made, Rebuilt, reached
 from unflatten.code.spelling import ATOM, Text, spell
 from unflatten.code.uses import last_uses, locals_of, use_counts
 from unflatten.flat.values import Mode, Modes, SubGraph
@@ -26,7 +26,7 @@ _WIDTH = 96
 _LIMIT = _WIDTH - 20
 _DEPTH = 8
 """How many expressions wait at most for the one that uses them."""
-HELPERS = frozenset({"torch", "F", "pick", "root", "moved", "rebuild", "leaves"})
+HELPERS = frozenset({"torch", "F", "pick", "root", "moved", "rebuild", "leaves", "make"})
 """What code can use besides the objects that it names."""
 _BUILTINS = frozenset({"getattr", "slice", "float"})
 _TAKEN = {"self", *HELPERS, *_BUILTINS}
@@ -292,12 +292,15 @@ class _Writer:
             return Text(f"[{', '.join(self.show(item).text for item in value)}]")
         if isinstance(value, Mapping):
             return Text("{" + ", ".join(f"{key!r}: {self.show(item).text}" for key, item in value.items()) + "}")
+        return self.built(value) if isinstance(value, Rebuilt | Made) else self.constant(value)
+
+    def built(self, value: Rebuilt | Made) -> Text:
+        """A container or object that Python has no display for."""
         if isinstance(value, Rebuilt):
-            spec = self.object(value.spec, "spec")
-            return Text(
-                f"{self.helper('rebuild')}([{', '.join(self.show(item).text for item in value.leaves)}], {spec})"
-            )
-        return self.constant(value)
+            inner = ", ".join(self.show(item).text for item in value.leaves)
+            return Text(f"{self.helper('rebuild')}([{inner}], {self.object(value.spec, 'spec')})")
+        kind = self.object(value.kind, value.kind.__name__)
+        return Text(f"{self.helper('make')}({', '.join([kind, self.arguments((), value.fields)])})")
 
     def constant(self, value: Any) -> Text:
         if isinstance(value, bool | str | bytes | None) or type(value) is int:
@@ -351,11 +354,9 @@ class _Writer:
         return f"{text}.{step.how}[{step.name!r}]"
 
     def accessed(self, text: str, access: Access) -> str:
-        for step in access:
-            text = (
-                f"{text}[{step.key!r}]" if isinstance(step, Item) else f"{self.helper('leaves')}({text})[{step.index}]"
-            )
-        return text
+        if not any(isinstance(step, Leaf) for step in access):
+            return reached(text, access, "")
+        return reached(text, access, self.helper("leaves"))
 
 
 def _mode_text(mode: Mode, torch_name: str) -> str:

@@ -10,7 +10,8 @@ from torch import fx
 
 from unflatten import _torch
 from unflatten.code.body import Apply, Body, Held, Invoke, Local
-from unflatten.code.nesting import Access, Item, Rebuilt
+from unflatten.code.nesting import Access, Attr, Item, Made, Rebuilt
+from unflatten.fields import make
 from unflatten.flat.values import FlatNode, Mode, SubGraph
 from unflatten.regions import Region
 
@@ -72,6 +73,8 @@ class _GraphWriter:
         for step in access:
             if isinstance(step, Item):
                 node = self.graph.call_function(operator.getitem, (node, step.key))
+            elif isinstance(step, Attr):
+                node = self.graph.call_function(getattr, (node, step.name))
             else:
                 whole = self.graph.call_function(_torch.tree_leaves, (node,))
                 node = self.graph.call_function(operator.getitem, (whole, step.index))
@@ -89,14 +92,20 @@ class _GraphWriter:
             node = self.graph.create_node("get_attr", value.name)
             node.meta["body"] = value.module
             return node
-        if isinstance(value, Rebuilt):
-            leaves = [self.argument(leaf) for leaf in value.leaves]
-            return self.graph.call_function(_torch.rebuild, (leaves, value.spec))  # type: ignore[arg-type]
+        if isinstance(value, Rebuilt | Made):
+            return self.built(value)
         if isinstance(value, tuple | list):
             return type(value)(self.argument(item) for item in value)
         if isinstance(value, Mapping):
             return {key: self.argument(item) for key, item in value.items()}
         return value
+
+    def built(self, value: Rebuilt | Made) -> fx.Node:
+        """A container or object that an fx graph has no constant for."""
+        if isinstance(value, Made):
+            return self.graph.call_function(make, (value.kind,), self.argument(value.fields))  # type: ignore[arg-type]
+        leaves = [self.argument(leaf) for leaf in value.leaves]
+        return self.graph.call_function(_torch.rebuild, (leaves, value.spec))  # type: ignore[arg-type]
 
 
 class _Modes:

@@ -7,11 +7,12 @@ through `torch.utils._pytree`, as export itself does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from unflatten._torch import TreeSpec
+from unflatten.fields import Fields
 from unflatten.flat.packing import pack_spec, unpack_spec
 
 
@@ -29,7 +30,14 @@ class Leaf:
     index: int
 
 
-Access = tuple[Item | Leaf, ...]
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """A step into an object: the name of its field."""
+
+    name: str
+
+
+Access = tuple[Item | Leaf | Attr, ...]
 """The steps from a value to one of its leaves."""
 
 
@@ -42,6 +50,14 @@ class Rebuilt:
 
     def __reduce__(self) -> Any:
         return _unpack_rebuilt, (pack_spec(self.spec), self.leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An object that is no pytree, from its fields."""
+
+    kind: type
+    fields: Mapping[str, Any]
 
 
 def _unpack_rebuilt(spec: Any, leaves: tuple[Any, ...]) -> Rebuilt:
@@ -65,13 +81,16 @@ def _accesses(spec: TreeSpec, above: Access) -> Iterator[Access]:
         keys = spec.context if spec.type is dict else range(spec.num_children)
         for key, child in zip(keys, spec.children(), strict=True):
             yield from _accesses(child, (*above, Item(key)))
+    elif isinstance(spec.context, Fields):
+        for name, child in zip(spec.context.names, spec.children(), strict=True):
+            yield from _accesses(child, (*above, Attr(name)))
     else:
         for index in range(spec.num_leaves):
             yield (*above, Leaf(index))
 
 
 def assemble(spec: TreeSpec, leaves: Sequence[Any]) -> Any:
-    """Leaves nested as a spec says: tuples, lists, dicts, and `Rebuilt` for the rest."""
+    """Leaves nested as a spec says: tuples, lists, dicts, `Made` for objects and `Rebuilt` for the rest."""
     if len(leaves) != spec.num_leaves:
         raise ValueError(f"the spec has {spec.num_leaves} leaves, got {len(leaves)}")
     return _assemble(spec, iter(leaves))
@@ -80,9 +99,30 @@ def assemble(spec: TreeSpec, leaves: Sequence[Any]) -> Any:
 def _assemble(spec: TreeSpec, leaves: Iterator[Any]) -> Any:
     if spec.is_leaf():
         return next(leaves)
+    if isinstance(spec.context, Fields):
+        parts = [_assemble(child, leaves) for child in spec.children()]
+        return Made(spec.type, dict(zip(spec.context.names, parts, strict=True)))
     if not is_plain(spec):
         return Rebuilt(spec, tuple(next(leaves) for _ in range(spec.num_leaves)))
     parts = [_assemble(child, leaves) for child in spec.children()]
     if spec.type is dict:
         return dict(zip(spec.context, parts, strict=True))
     return tuple(parts) if spec.type is tuple else parts
+
+
+def reached(text: str, access: Access, leaves: str) -> str:
+    """Python that goes from a value to one of its leaves.
+
+    Args:
+        text: Python for the value.
+        access: the steps.
+        leaves: the name of the function that takes a container apart that only pytree can.
+    """
+    for step in access:
+        if isinstance(step, Item):
+            text = f"{text}[{step.key!r}]"
+        elif isinstance(step, Attr):
+            text = f"{text}.{step.name}"
+        else:
+            text = f"{leaves}({text})[{step.index}]"
+    return text

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from unflatten.code.body import Body, Local
-from unflatten.code.nesting import Rebuilt
+from unflatten.code.nesting import Made, Rebuilt
 
 
 def locals_of(value: Any) -> Iterator[int]:
@@ -21,6 +21,8 @@ def locals_of(value: Any) -> Iterator[int]:
             yield from locals_of(item)
     elif isinstance(value, Rebuilt):
         yield from locals_of(value.leaves)
+    elif isinstance(value, Made):
+        yield from locals_of(value.fields)
 
 
 def _used(body: Body) -> Iterator[tuple[int, int]]:

@@ -33,7 +33,8 @@ def _given(grouping: Grouping, draft: Draft) -> list[FlatNode]:
     form = draft.form
     if form is None and len(draft.outputs) < 2:
         return []
-    declared = {grouping.resolve(leaf, draft) for leaf in form.results if isinstance(leaf, FlatNode)} if form else set()
+    results = [leaf for leaf in form.results if isinstance(leaf, FlatNode)] if form else []
+    declared: set[Value] = {grouping.resolve(leaf, draft) for leaf in results}.union(results)
     given = [value for value in draft.outputs if value not in declared and _is_given(grouping, draft, value, declared)]
     return given if form or len(given) < len(draft.outputs) else []
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from unflatten.flat.values import FlatNode, Value
 from unflatten.grouping.naming import natural
-from unflatten.paths import ROOT, ModuleCall, ModulePath
+from unflatten.paths import ROOT, ModuleCall, ModulePath, Scope
 from unflatten.signatures import Form
 
 
@@ -65,6 +65,36 @@ class Draft:
         """Drops what `unflatten.crossing` finds, before it is found again."""
         for found in (self.inputs, self.outputs, self.visible, self.scalars, self.edges, self.effects):
             found.clear()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tree:
+    """The drafts of a program, made as they are asked for.
+
+    Attributes:
+        root: the draft of the whole program.
+        forms: how calls are written, where that is known.
+    """
+
+    root: Draft
+    forms: Mapping[ModuleCall, Form]
+    _made: dict[tuple[Draft, ModuleCall], Draft] = field(default_factory=dict)
+
+    def at(self, scope: Scope) -> Draft:
+        """The draft of the innermost of some calls."""
+        draft = self.root
+        for call in scope:
+            inner = self._made.get((draft, call))
+            if inner is None:
+                inner = Draft(call, draft, draft.depth + 1, form=self.forms.get(call))
+                self._made[draft, call] = inner
+                draft.children.append(inner)
+            draft = inner
+        return draft
+
+    def calls(self) -> set[ModuleCall]:
+        """The calls that have a draft."""
+        return {call for _, call in self._made}
 
 
 Item = FlatNode | Draft

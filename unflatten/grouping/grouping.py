@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from unflatten.effects import Effects
 from unflatten.flat.values import FlatInput, FlatNode, FlatProgram, Source, Value
-from unflatten.grouping.drafts import Draft, Item
+from unflatten.grouping.drafts import Draft, Item, Tree
 from unflatten.grouping.shapes import floating_nodes
 from unflatten.ownership import Ownership
-from unflatten.paths import ModuleCall
+from unflatten.paths import ModuleCall, Scope
 from unflatten.signatures import Form
 from unflatten.state import StatePlan
 
@@ -43,6 +43,7 @@ class Grouping:
         state: StatePlan,
         root: Form,
         forms: Mapping[ModuleCall, Form],
+        around: Mapping[ModuleCall, Scope],
     ) -> Grouping:
         """Groups the operators of a program by their owners.
 
@@ -53,28 +54,25 @@ class Grouping:
             state: where its state lives.
             root: how the program itself is called.
             forms: how calls inside it are written, where that is known.
+            around: the calls around a call, where that is recorded.
         """
         floating = floating_nodes(program.nodes)
-        top = Draft(None, None, 0, form=root)
-        drafts: dict[tuple[Draft, ModuleCall], Draft] = {}
+        tree = Tree(Draft(None, None, 0, form=root), forms)
         owner: list[Draft | None] = []
         for node, scope in zip(program.nodes, ownership.scopes, strict=True):
-            if node in floating:
-                owner.append(None)
-                continue
-            draft = top
-            for call in scope:
-                inner = drafts.get((draft, call))
-                if inner is None:
-                    inner = drafts[draft, call] = Draft(call, draft, draft.depth + 1, form=forms.get(call))
-                    draft.children.append(inner)
-                draft = inner
-            draft.nodes.append(node)
+            draft = None if node in floating else tree.at(scope)
             owner.append(draft)
-        grouping = Grouping(program, effects, state, top, owner)
-        found = {draft.call for draft in drafts.values()}
-        idle = [Draft(call, top, 1, form=form) for call, form in forms.items() if call not in found]
-        grouping.idle = [draft for draft in idle if grouping.is_self_contained(draft)]
+            if draft is not None:
+                draft.nodes.append(node)
+        grouping = Grouping(program, effects, state, tree.root, owner)
+        found = tree.calls()
+        for call, form in forms.items():
+            idle = Draft(call, tree.root, 1, form=form)
+            if call not in found and grouping.is_self_contained(idle):
+                if call in around:
+                    tree.at((*around[call], call))
+                else:
+                    grouping.idle.append(idle)
         return grouping
 
     def is_self_contained(self, draft: Draft) -> bool:
@@ -84,7 +82,8 @@ class Grouping:
         given = set(draft.form.values())
         returned = (leaf for leaf in draft.form.results if isinstance(leaf, FlatNode | FlatInput))
         return all(
-            leaf in given or (isinstance(leaf, FlatInput) and leaf.fqn and self.owns(draft, leaf)) for leaf in returned
+            leaf in given or self.floats(leaf) or (isinstance(leaf, FlatInput) and leaf.fqn and self.owns(draft, leaf))
+            for leaf in returned
         )
 
     def drafts(self) -> Iterator[Draft]:

@@ -1,0 +1,111 @@
+"""Exporting a model together with a record of how it calls its modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from unflatten.errors import NotRecordableError
+from unflatten.recording.encoding import Encoder
+from unflatten.recording.placing import inputs_of, place_sizes
+from unflatten.recording.record import KEY, Record, RecordedModule
+from unflatten.recording.recorder import Recorder
+
+
+def export(
+    model: nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    **options: Any,
+) -> ExportedProgram:
+    """Exports a model as `torch.export.export` does, and records every module call with it.
+
+    `unflatten` makes of such a program modules that take exactly the arguments that the original's took: by
+    position or keyword, nested, constants among them, used or not. Classes, `extra_repr()` and plain attributes
+    are recorded as well. The record is a part of the program: it is saved, copied and decomposed with it.
+
+    Where a module returns a tensor that it was given, the program has an `aten.alias` of it, so that it shows
+    which later uses take the module's result; nothing else in the program differs from torch's.
+
+    Args:
+        model: the model. It is left as it is.
+        args: positional arguments to capture it with.
+        kwargs: keyword arguments likewise.
+        dynamic_shapes: which sizes may vary, as `torch.export.export` takes it.
+        strict: must be False.
+        options: whatever else `torch.export.export` takes.
+
+    Raises:
+        NotRecordableError: `strict=True`. Strict export reads the model's bytecode and runs no hooks on calls.
+
+    Example:
+        >>> import torch, unflatten
+        >>> class Gate(torch.nn.Module):
+        ...     def forward(self, x, *, scale=1.0, mask=None):
+        ...         return torch.sigmoid(x) * scale
+        >>> class Net(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.gate = Gate()
+        ...     def forward(self, x):
+        ...         return self.gate(x, scale=0.5)
+        >>> nested = unflatten.unflatten(unflatten.export(Net(), (torch.zeros(2),)))
+        >>> print(nested.code)
+        def forward(self, x):
+            return self.gate(x, scale=0.5)
+    """
+    if strict:
+        raise NotRecordableError(
+            "unflatten.export records calls with module hooks, and strict export does not run a model's modules: it "
+            "reads their bytecode. Use strict=False, or torch.export.export(..., strict=True) without a record."
+        )
+    recorder = Recorder()
+    given = dict(kwargs) if kwargs is not None else None
+    with recorder.listen(model):
+        program = torch.export.export(model, args, given, dynamic_shapes=dynamic_shapes, strict=False, **options)
+    modules = {path: _describe(module) for path, module in model.named_modules(remove_duplicate=False)}
+    calls = tuple(call for call in recorder.calls if call is not None)
+    record = Record(modules, calls, {**dict(inputs_of(program)), **dict(place_sizes(program, recorder.sizes))})
+    meta = program.graph_module.meta
+    meta["custom"] = {**meta.get("custom", {}), KEY: record.dumps()}
+    return program
+
+
+def _describe(module: nn.Module) -> RecordedModule:
+    encoder = Encoder(lambda _: None)
+    written = {name: encoder.encode(value) for name, value in _plain_attributes(module)}
+    kind = type(module)
+    attributes = {name: value for name, value in written.items() if not _has_unknown(value)}
+    return RecordedModule(f"{kind.__module__}.{kind.__qualname__}", module.extra_repr(), attributes)
+
+
+_OWN = frozenset(vars(nn.Module()))
+
+
+def _plain_attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(module).items():
+        if name not in _OWN and _is_plain(value):
+            yield name, value
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether a value is made of numbers, strings and torch's constants alone."""
+    if isinstance(value, tuple | list) and depth < 4:
+        return all(_is_plain(item, depth + 1) for item in value)
+    if isinstance(value, dict) and depth < 4:
+        return all(isinstance(key, str) and _is_plain(item, depth + 1) for key, item in value.items())
+    return value is None or type(value) in _PLAIN
+
+
+_PLAIN = frozenset({bool, int, float, str, complex, torch.dtype, torch.device, torch.Size})
+
+
+def _has_unknown(written: Any) -> bool:
+    return isinstance(written, list) and (written[:1] == ["unknown"] or any(map(_has_unknown, written)))

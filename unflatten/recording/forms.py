@@ -1,0 +1,117 @@
+"""From a record to the forms of calls: what each took and gave, as values of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from unflatten.flat.values import FlatNode, FlatProgram, Value
+from unflatten.paths import ModuleCall, Scope
+from unflatten.recording.encoding import Reference, UnreadableError, decode
+from unflatten.recording.record import Record, RecordedCall, numbers_of
+from unflatten.scopes import ScopeReader
+from unflatten.signatures import Form, parameter_names
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedForms:
+    """What a record tells of the calls in a program.
+
+    Attributes:
+        forms: the calls whose form is known.
+        around: the calls around each recorded call.
+        unknown: why the form of a recorded call is not known.
+    """
+
+    forms: Mapping[ModuleCall, Form] = field(default_factory=dict)
+    around: Mapping[ModuleCall, Scope] = field(default_factory=dict)
+    unknown: Mapping[ModuleCall, str] = field(default_factory=dict)
+
+
+def recorded_forms(program: FlatProgram, record: Record) -> RecordedForms:
+    """Finds the values that recorded calls took and gave, in time linear in record and program.
+
+    A call that refers to a value which a pass has removed, or made ambiguous, has no form.
+    """
+    values = dict(_values(program, record))
+    forms: dict[ModuleCall, Form] = {}
+    around: dict[ModuleCall, Scope] = {}
+    unknown: dict[ModuleCall, str] = {}
+    for call, scope in zip(record.calls, _scopes(program, record), strict=True):
+        if not scope:
+            continue
+        try:
+            forms[scope[-1]] = _form(call, values)
+        except UnreadableError as error:
+            unknown[scope[-1]] = str(error)
+        around[scope[-1]] = scope[:-1]
+    return RecordedForms(forms, around, unknown)
+
+
+def _form(call: RecordedCall, values: Mapping[int, Any]) -> Form:
+    in_spec, arguments = decode(call.arguments)
+    out_spec, results = decode(call.result)
+
+    def value(leaf: Any) -> Any:
+        if not isinstance(leaf, Reference):
+            return leaf
+        if leaf.number not in values:
+            raise UnreadableError("a value that a pass removed from the graph")
+        return values[leaf.number]
+
+    return Form(
+        arguments=tuple(map(value, arguments)),
+        in_spec=in_spec,
+        results=tuple(map(value, results)),
+        out_spec=out_spec,
+        names=parameter_names(in_spec, call.names),
+    )
+
+
+def _values(program: FlatProgram, record: Record) -> Iterator[tuple[int, Any]]:
+    """The values that carry a number.
+
+    A decomposed operator leaves its number on all that became of it; its value is the one that none of the
+    others use. Sizes that torch takes of a tensor get the tensor's metadata, its number too.
+    """
+    by_position: dict[Any, Value] = {value.position: value for value in program.user_inputs}
+    by_name: dict[Any, Value] = {value.fqn: value for value in program.inputs if value.fqn}
+    for number, (kind, place) in record.inputs.items():
+        found = place if kind == "constant" else (by_position if kind == "user" else by_name).get(place)
+        if found is not None:
+            yield number, found
+    tagged: dict[int, list[FlatNode]] = {}
+    for node in program.nodes:
+        for tag in numbers_of(node.meta):
+            if tag not in record.inputs:
+                tagged.setdefault(tag, []).append(node)
+    for tag, nodes in tagged.items():
+        tensors = [node for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)] or nodes
+        inner = {operand for node in tensors for operand in node.operands}
+        last = [node for node in tensors if node not in inner]
+        if len(last) == 1:
+            yield tag, last[0]
+
+
+def _scopes(program: FlatProgram, record: Record) -> Iterator[Scope]:
+    """For each recorded call, the calls around it and itself; nothing for a module outside of the hierarchy."""
+    reader = ScopeReader(program.paths, program.aliases)
+    stacks: list[dict[str, tuple[str, str]]] = []
+    scopes: list[Scope] = []
+    for call in record.calls:
+        key = f"{call.path}@{call.index}" if call.index else call.path
+        module = record.modules.get(call.path)
+        stack = {**stacks[call.outer]} if call.outer >= 0 else {}
+        stack[key] = (call.path, module.type if module else "")
+        stacks.append(stack)
+        outer = scopes[call.outer] if call.outer >= 0 else ()
+        scope = reader.read({"nn_module_stack": stack}) or ()
+        scopes.append(scope)
+        yield scope if len(scope) > len(outer) else ()
+
+
+NONE = RecordedForms()
+"""What a program without a record tells."""
