@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from torch.export import ExportedProgram
 
 from unflatten.code.bodies import Bodies
-from unflatten.code.places import Container, Namer
+from unflatten.code.places import Namer
+from unflatten.descriptions import Description, describe
 from unflatten.effects import Effects, find_effects
 from unflatten.flat.operators import trained_mode
 from unflatten.flat.program import read_program
@@ -20,7 +21,7 @@ from unflatten.grouping.legality import separate
 from unflatten.grouping.modes import ambient_modes
 from unflatten.grouping.ordering import Arrangement, arrange
 from unflatten.ownership import assign_owners
-from unflatten.paths import ROOT, ModulePath
+from unflatten.paths import ModulePath
 from unflatten.recording.forms import NONE, recorded_forms
 from unflatten.recording.record import record_of
 from unflatten.regions import Region, freeze
@@ -40,6 +41,7 @@ class Analysis:
         arranged: the order of each call, and what it takes and gives.
         regions: the calls, as the frozen tree.
         bodies: what each module computes, in each of the ways in which it is called.
+        descriptions: what stands at each path.
         training: whether no operator was captured in eval mode.
     """
 
@@ -50,6 +52,7 @@ class Analysis:
     arranged: Mapping[Draft, Arrangement]
     regions: Mapping[Draft, Region]
     bodies: Bodies
+    descriptions: Mapping[ModulePath, Description]
     training: bool
 
 
@@ -73,38 +76,19 @@ def analyse(source: ExportedProgram) -> Analysis:
     separate(grouping)
     arranged = arrange(grouping)
     ambient = ambient_modes(grouping)
-    bodies = Bodies(grouping, arranged, ambient, namer_of(program, state, grouping))
+    calls = [draft.call for draft in (*grouping.drafts(), *grouping.idle) if draft.call is not None]
+    descriptions = describe(program, state.entries, calls, record)
+    bodies = Bodies(grouping, arranged, ambient, namer_of(program, state, descriptions))
     bodies.write()
     regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)
     training = all(trained_mode(node) is not False for node in program.nodes)
-    return Analysis(program, form, state, effects, arranged, regions, bodies, training)
+    return Analysis(program, form, state, effects, arranged, regions, bodies, descriptions, training)
 
 
-def namer_of(program: FlatProgram, state: StatePlan, grouping: Grouping) -> Namer:
-    """Finds what code needs to refer to modules and state: shared modules, lists, and tables."""
-    called = {draft.path for draft in grouping.drafts()}
-    children: dict[ModulePath, list[str]] = {}
-    for path in program.paths:
-        if path != ROOT:
-            children.setdefault(path.parent, []).append(path.name)
-    held: dict[ModulePath, list[str]] = {}
-    kinds: dict[ModulePath, set[Source]] = {}
+def namer_of(program: FlatProgram, state: StatePlan, descriptions: Mapping[ModulePath, Description]) -> Namer:
+    """Finds what code needs to refer to modules and state: shared modules, containers, and tables."""
     tables = {}
     for entry in state.entries:
-        held.setdefault(entry.owner, []).append(entry.name)
-        kinds.setdefault(entry.owner, set()).add(entry.source)
         if entry.source in (Source.PARAMETER, Source.BUFFER):
             tables[entry.owner, entry.name] = "_parameters" if entry.source is Source.PARAMETER else "_buffers"
-    containers = {}
-    for path in program.paths:
-        if path not in called and path != ROOT:
-            inner, own = children.get(path, []), held.get(path, [])
-            if inner and not own and _are_numbers(inner):
-                containers[path] = Container.LIST
-            elif own and not inner and kinds[path] == {Source.PARAMETER} and _are_numbers(own):
-                containers[path] = Container.PARAMETERS
-    return Namer(program.aliases, containers, tables)
-
-
-def _are_numbers(names: list[str]) -> bool:
-    return names == [str(at) for at in range(len(names))]
+    return Namer(program.aliases, descriptions, tables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,22 +18,25 @@ from unflatten.calls.arguments import Arguments
 from unflatten.calls.checks import Limits
 from unflatten.calls.known import KnownCall, Place
 from unflatten.calls.specs import bounds_of, spec_of
-from unflatten.classes import class_of
+from unflatten.classes import new_module
 from unflatten.code.bodies import Variant
 from unflatten.code.body import uses_root
-from unflatten.code.places import Container
+from unflatten.containers import finish_container, make_container
 from unflatten.errors import StructureError
 from unflatten.flat.operators import trained_mode
 from unflatten.flat.values import FlatNode, Source
 from unflatten.grouping.drafts import Draft
 from unflatten.info import OFFERED
+from unflatten.likeness import give_attributes, live_modules, original_class
 from unflatten.modules import PLACE, ROOT_KEY, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
 from unflatten.regions import Region
 from unflatten.state import materialise
 
 
-def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_inputs: bool = True) -> UnflattenedModule:
+def unflatten(
+    program: ExportedProgram, *, like: nn.Module | None = None, copy_state: bool = False, check_inputs: bool = True
+) -> UnflattenedModule:
     """Gives an exported program its module hierarchy back.
 
     The result is an `nn.Module` with the original's children, parameters and buffers under the original's
@@ -42,6 +46,8 @@ def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_input
 
     Args:
         program: what `torch.export.export` returned, or a pass or `torch.export.load` made of that.
+        like: the model that was exported, or one of the same structure. The result's modules are then of its
+            classes, and have its plain attributes, by reference; hooks are left out.
         copy_state: copy every parameter, buffer and constant.
         check_inputs: compare the arguments of calls from outside with those that the program was captured
             for. Where several bodies have to be told apart, arguments are compared in any case.
@@ -49,6 +55,7 @@ def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_input
     Raises:
         NotAProgramError: something else was given.
         ProgramError: the program contradicts itself; the subclasses say how.
+        UnlikeError: `like` has not the modules of the program.
 
     Example:
         >>> import torch
@@ -62,7 +69,9 @@ def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_input
         ['', '0', '1']
     """
     with _uncollected():
-        return _Builder(analyse(program), _limits(program), check_inputs).build(copy_state)
+        analysis = analyse(program)
+        live = live_modules(like, analysis) if like is not None else {}
+        return _Builder(analysis, _limits(program), check_inputs, live).build(copy_state)
 
 
 @contextmanager
@@ -86,6 +95,7 @@ class _Builder:
     analysis: Analysis
     limits: Limits
     check_inputs: bool
+    live: Mapping[ModulePath, nn.Module]
     definitions: dict[Hashable, Definition] = field(default_factory=dict)
 
     def build(self, copy_state: bool) -> UnflattenedModule:
@@ -95,6 +105,7 @@ class _Builder:
         top = modules[ROOT]
         if not isinstance(top, UnflattenedModule):
             raise StructureError("the root has no body")
+        give_attributes(modules, self.live)
         for module in dict.fromkeys(modules.values()):
             definition = getattr(type(module), "@definition", None)
             if definition is not None and uses_root(definition.bodies):
@@ -126,26 +137,24 @@ class _Builder:
 
     def module(self, path: ModulePath, names: frozenset[str], limits: Limits) -> nn.Module:
         """An empty module."""
-        bodies = self.analysis.bodies
-        variants = bodies.variants.get(path, [])
-        container = bodies.namer.containers.get(path)
-        if container is not None:
-            return nn.ModuleList() if container is Container.LIST else nn.ParameterList()
-        type_name = self.type_name(path)
+        variants = self.analysis.bodies.variants.get(path, [])
+        description = self.analysis.descriptions[path]
+        original = original_class(self.live.get(path))
+        if description.container is not None and not variants:
+            return make_container(description.container, original)
+        type_name = description.type_name
         taken = names & frozenset(OFFERED)
-        key = (type_name, tuple(variant.key for variant in variants), taken)
+        key = (type_name, tuple(variant.key for variant in variants), taken, original)
         if key not in self.definitions:
-            self.definitions[key] = Definition(type_name, tuple(variant.body for variant in variants), taken)
-        module = class_of(self.definitions[key])()
+            bodies = tuple(variant.body for variant in variants)
+            self.definitions[key] = Definition(type_name, bodies, taken, original)
+        module = new_module(self.definitions[key])
         module.training = self.analysis.training
         module.__dict__[PLACE] = self.place(path, variants, limits)
+        for name, value in description.attributes.items():
+            if name not in names:
+                module.__dict__[name] = copy.copy(value)
         return module
-
-    def type_name(self, path: ModulePath) -> str:
-        if path == ROOT:
-            return self.analysis.program.root_type
-        calls = (draft.call for variant in self.analysis.bodies.variants.get(path, []) for draft in variant.drafts)
-        return next((call.type_name for call in calls if call and call.type_name), "")
 
     def place(self, path: ModulePath, variants: list[Variant], limits: Limits) -> Place:
         """What a module knows of its place in the tree."""
@@ -161,6 +170,7 @@ class _Builder:
             fixed=tuple(dict.fromkeys(mode for _, draft in drafts for mode in _fixed(draft))),
             regions=tuple(self.analysis.regions[draft] for _, draft in drafts),
             origins=tuple(tuple(self.origins(variant.drafts[0])) for variant in variants),
+            text=self.analysis.descriptions[path].text,
         )
 
     def origins(self, draft: Draft) -> Iterator[FlatNode | Region]:
@@ -202,8 +212,7 @@ class _Builder:
             for literal, name in names.items():
                 modules[path].__dict__[name] = held[id(state.tensors[literal])]
         for module in modules.values():
-            if isinstance(module, nn.ParameterList):
-                module._size = len(module._parameters)
+            finish_container(module)
 
 
 def _fixed(draft: Draft) -> Iterator[tuple[str, bool]]:

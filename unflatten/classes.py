@@ -7,9 +7,11 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable, Mapping
+from types import new_class
 from typing import Any
 
 import torch
+from torch import nn
 
 from unflatten import _torch
 from unflatten.calls.known import BODY
@@ -46,6 +48,13 @@ def reconstruct(definition: Definition) -> UnflattenedModule:
     return cls.__new__(cls)
 
 
+def new_module(definition: Definition) -> UnflattenedModule:
+    """An empty module of a definition's class; the original's `__init__` does not run."""
+    made = reconstruct(definition)
+    nn.Module.__init__(made)
+    return made
+
+
 def _make_class(definition: Definition) -> type[UnflattenedModule]:
     functions = [_compile(code, definition.name) for code in definition.codes()]
     members: dict[str, Any] = {
@@ -59,7 +68,11 @@ def _make_class(definition: Definition) -> type[UnflattenedModule]:
         members["forward"] = functions[0]
     elif functions:
         members["forward"] = _dispatcher(functions)
-    cls: type[UnflattenedModule] = type(definition.name, (UnflattenedModule,), members)
+    bases: tuple[type, ...] = (UnflattenedModule,)
+    if definition.original is not None:
+        bases = (UnflattenedModule, definition.original)
+        members["__abstractmethods__"] = frozenset()
+    cls: type[UnflattenedModule] = new_class(definition.name, bases, exec_body=lambda space: space.update(members))
     return cls
 
 

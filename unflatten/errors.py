@@ -47,6 +47,10 @@ class ModeError(UnflattenError, RuntimeError):
     """`train()` or `eval()` asks for a mode that the captured operators can't take."""
 
 
+class UnlikeError(UnflattenError, ValueError):
+    """The model that a program is said to be like has other modules than the program."""
+
+
 class NotRecordableError(UnflattenError, ValueError):
     """Calls can't be recorded in the way of exporting that was asked for."""
 

@@ -50,6 +50,11 @@ class UnflattenedModule(nn.Module):
             return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
         return _enter(self, args, kwargs)
 
+    def extra_repr(self) -> str:
+        """What the original says of itself in a printed tree, where that is known."""
+        text = self.__dict__[PLACE].text
+        return super().extra_repr() if text is None else text
+
     def train(self, mode: bool = True) -> UnflattenedModule:
         """Sets the mode, or refuses where captured operators can't follow.
 
@@ -177,11 +182,13 @@ class Definition:
         type_name: the dotted name of the original class, or an empty string.
         bodies: the bodies of `forward`.
         taken: the names of the model that would hide what `unflatten.info` offers as attributes.
+        original: the original class itself, where it is at hand.
     """
 
     type_name: str
     bodies: tuple[Body, ...]
     taken: frozenset[str] = frozenset()
+    original: type[nn.Module] | None = None
 
     @property
     def name(self) -> str:

@@ -69,6 +69,7 @@ class Place:
         fixed: for each operator that depends on the mode, its name and the mode that it was captured in.
         regions: the calls as regions of the tree of calls; a copy in another process has none.
         origins: for each body, where its steps came from; likewise.
+        text: what the original says of itself in a printed tree, where that is known.
     """
 
     path: ModulePath
@@ -80,6 +81,7 @@ class Place:
     fixed: tuple[tuple[str, bool], ...] = ()
     regions: tuple[Region, ...] = ()
     origins: tuple[tuple[FlatNode | Region, ...], ...] = ()
+    text: str | None = None
     _compiled: dict[int, Check] = field(default_factory=dict, repr=False)
 
     @property

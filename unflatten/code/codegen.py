@@ -349,6 +349,8 @@ class _Writer:
             return f"{text}.{step.name}"
         if step.how == "item":
             return f"{text}[{int(step.name)}]"
+        if step.how == "key":
+            return f"{text}[{step.name!r}]"
         if step.how == "getattr":
             return f"{self.helper('getattr')}({text}, {step.name!r})"
         return f"{text}.{step.how}[{step.name!r}]"

@@ -5,23 +5,15 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from torch import nn
 
 from unflatten.code.body import Held, Step
+from unflatten.descriptions import Description
 from unflatten.paths import ROOT, ModulePath
 
-_RESERVED = frozenset(dir(nn.Module())) | {"self"}
+_RESERVED = frozenset(dir(nn.ModuleDict())) | frozenset(dir(nn.ParameterDict())) | {"self"}
 """Attributes that every module has: a child of such a name is found in its table, not as an attribute."""
-
-
-class Container(Enum):
-    """What a module that only holds others is, as far as its children's names tell."""
-
-    NONE = "none"
-    LIST = "list"
-    PARAMETERS = "parameter list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +22,12 @@ class Namer:
 
     Attributes:
         aliases: the first path of each module that has several.
-        containers: the modules that can be indexed.
+        descriptions: what stands at each path.
         tables: for each state entry, the table of `nn.Module` that holds it.
     """
 
     aliases: Mapping[ModulePath, ModulePath]
-    containers: Mapping[ModulePath, Container]
+    descriptions: Mapping[ModulePath, Description]
     tables: Mapping[tuple[ModulePath, str], str]
 
     def canonical(self, path: ModulePath) -> ModulePath:
@@ -61,10 +53,16 @@ class Namer:
         return tuple(steps)
 
     def _step(self, owner: ModulePath, name: str, table: str) -> Step:
-        if self.containers.get(owner, Container.NONE) is not Container.NONE and name.isdigit():
+        description = self.descriptions[owner]
+        container = description.container
+        if container is not None and container.is_numbered:
             return Step(name, "item")
+        if container is not None and (description.certain or name in _RESERVED or not _is_plain(name)):
+            return Step(name, "key")
         if name in _RESERVED and table:
             return Step(name, table)
-        if name.isidentifier() and not keyword.iskeyword(name):
-            return Step(name)
-        return Step(name, "getattr")
+        return Step(name) if _is_plain(name) else Step(name, "getattr")
+
+
+def _is_plain(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
