@@ -23,7 +23,6 @@ from unflatten.grouping.ordering import Arrangement, arrange
 from unflatten.ownership import assign_owners
 from unflatten.paths import ModulePath
 from unflatten.recording.forms import NONE, recorded_forms
-from unflatten.recording.record import record_of
 from unflatten.regions import Region, freeze
 from unflatten.signatures import Form, preserved_forms, root_form
 from unflatten.state import Source, StatePlan, plan_state
@@ -69,15 +68,14 @@ def analyse(source: ExportedProgram) -> Analysis:
     program = restore_writes(program, ownership, state.holders())
     effects = find_effects(program, state.storage_key)
     form = root_form(program)
-    record = record_of(source)
-    recorded = recorded_forms(program, record) if record else NONE
+    recorded = recorded_forms(program, program.record) if program.record else NONE
     forms = {**preserved_forms(program), **recorded.forms}
     grouping = Grouping.of(program, ownership.extended(program), effects, state, form, forms, recorded.around)
     separate(grouping)
     arranged = arrange(grouping)
     ambient = ambient_modes(grouping)
     calls = [draft.call for draft in (*grouping.drafts(), *grouping.idle) if draft.call is not None]
-    descriptions = describe(program, state.entries, calls, record)
+    descriptions = describe(program, state.entries, calls)
     bodies = Bodies(grouping, arranged, ambient, namer_of(program, state, descriptions))
     bodies.write()
     regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)

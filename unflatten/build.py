@@ -21,7 +21,7 @@ from unflatten.calls.specs import bounds_of, spec_of
 from unflatten.classes import new_module
 from unflatten.code.bodies import Variant
 from unflatten.code.body import uses_root
-from unflatten.containers import finish_container, make_container
+from unflatten.descriptions import Description
 from unflatten.errors import StructureError
 from unflatten.flat.operators import trained_mode
 from unflatten.flat.values import FlatNode, Source
@@ -32,6 +32,7 @@ from unflatten.modules import PLACE, ROOT_KEY, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
 from unflatten.regions import Region
 from unflatten.state import materialise
+from unflatten.uncalled import finish_container, make_uncalled
 
 
 def unflatten(
@@ -140,8 +141,10 @@ class _Builder:
         variants = self.analysis.bodies.variants.get(path, [])
         description = self.analysis.descriptions[path]
         original = original_class(self.live.get(path))
-        if description.container is not None and not variants:
-            return make_container(description.container, original)
+        uncalled = None if variants else make_uncalled(description, original)
+        if uncalled is not None:
+            self.describe(uncalled, description, names)
+            return uncalled
         type_name = description.type_name
         taken = names & frozenset(OFFERED)
         key = (type_name, tuple(variant.key for variant in variants), taken, original)
@@ -149,12 +152,16 @@ class _Builder:
             bodies = tuple(variant.body for variant in variants)
             self.definitions[key] = Definition(type_name, bodies, taken, original)
         module = new_module(self.definitions[key])
-        module.training = self.analysis.training
         module.__dict__[PLACE] = self.place(path, variants, limits)
+        self.describe(module, description, names)
+        return module
+
+    def describe(self, module: nn.Module, description: Description, names: frozenset[str]) -> None:
+        """Gives a module the mode of the program and the plain attributes of the original."""
+        module.training = self.analysis.training
         for name, value in description.attributes.items():
             if name not in names:
                 module.__dict__[name] = copy.copy(value)
-        return module
 
     def place(self, path: ModulePath, variants: list[Variant], limits: Limits) -> Place:
         """What a module knows of its place in the tree."""

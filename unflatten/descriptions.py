@@ -19,6 +19,9 @@ from unflatten.recording.encoding import constant
 from unflatten.recording.record import Record
 from unflatten.state import StateEntry
 
+IDENTITY = "torch.nn.modules.linear.Identity"
+"""What a module without operators, state and children is taken for."""
+
 
 class Container(Enum):
     """A module that only holds others, or parameters. The value is its class in torch."""
@@ -45,6 +48,7 @@ class Description:
         certain: whether a record says so.
         text: what `extra_repr()` says of the original, None where nothing tells.
         attributes: its plain attributes.
+        whole: whether these, its state and its children are all that it has.
     """
 
     type_name: str = ""
@@ -52,10 +56,11 @@ class Description:
     certain: bool = False
     text: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    whole: bool = False
 
 
 def describe(
-    program: FlatProgram, entries: Iterable[StateEntry], calls: Iterable[ModuleCall], record: Record | None
+    program: FlatProgram, entries: Iterable[StateEntry], calls: Iterable[ModuleCall]
 ) -> dict[ModulePath, Description]:
     """Describes every module of a program.
 
@@ -63,8 +68,8 @@ def describe(
         program: the program.
         entries: what its modules hold.
         calls: the calls that it makes.
-        record: what was recorded when it was exported.
     """
+    record = program.record
     types: dict[ModulePath, str] = {ROOT: program.root_type}
     for call in calls:
         types[call.path] = types.get(call.path) or call.type_name
@@ -88,7 +93,7 @@ def _recorded(record: Record, path: ModulePath, is_called: bool) -> Description:
     kinds = {kind.value: kind for kind in Container}
     container = None if is_called else kinds.get(module.type)
     attributes = {name: constant(value) for name, value in module.attributes.items()}
-    return Description(module.type, container, True, module.text, attributes)
+    return Description(module.type, container, True, module.text, attributes, module.whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,8 @@ class _Holdings:
                 return Description("torch.nn.modules.linear.Linear")
             if not own.keys() & {"weight", "bias"}:
                 kind = Container.PARAMETERS if _are_numbers(own) else Container.PARAMETER_DICT
+        if not inner and not own:
+            return Description(IDENTITY)
         return Description(kind.value if kind else "", kind)
 
 

@@ -6,7 +6,6 @@ import copy
 import os
 import pickle
 import random
-from collections.abc import Hashable
 
 import torch
 from hypothesis import given, reject, settings
@@ -19,7 +18,6 @@ from tests.properties.programs import WIDTH, Generated, Plan, plans
 from tests.support.comparing import assert_same_gradients, assert_same_run, assert_same_state, capture
 from tests.support.reordering import ORDERS, reorder
 from unflatten import UnflattenedModule, info, unflatten
-from unflatten.modules import DEFINITION
 
 # The suite always tries the same programs; HYPOTHESIS_PROFILE=explore tries new ones, and many more.
 settings.register_profile("suite", deadline=None, max_examples=30, print_blob=True, derandomize=True)
@@ -45,15 +43,6 @@ def codes(module: nn.Module) -> dict[str, str]:
     return {name: info(inner).code for name, inner in module.named_modules() if isinstance(inner, UnflattenedModule)}
 
 
-def structures(module: nn.Module) -> dict[str, list[Hashable]]:
-    """What each module computes, without the names of its values: with two names a module has two first calls."""
-    return {
-        name: [body.key() for body in vars(type(inner))[DEFINITION].bodies]
-        for name, inner in module.named_modules()
-        if isinstance(inner, UnflattenedModule)
-    }
-
-
 @given(plans, st.booleans(), st.booleans())
 def test_results_gradients_writes_and_state(plan: Plan, train: bool, decompose: bool) -> None:
     model = model_of(plan, train)
@@ -75,7 +64,7 @@ def test_gradients(plan: Plan, train: bool) -> None:
         copy.deepcopy(model)(*args).sum().backward()
     except RuntimeError:  # the plan counts twice: what the first division needs is overwritten
         reject()
-    assert_same_gradients(copy.deepcopy(model), unflatten(capture(model, ARGS)), args)
+    assert_same_gradients(copy.deepcopy(model), unflatten(capture(model, ARGS)), args, rounded=True)
 
 
 @given(plans, st.sampled_from(ORDERS), st.integers(0, 99), st.booleans())
@@ -113,11 +102,13 @@ def test_copies_run_alike(plan: Plan) -> None:
 
 
 @given(plans)
-def test_exported_again_it_has_the_same_code_but_for_names(plan: Plan) -> None:
+def test_exported_again_it_is_the_same(plan: Plan) -> None:
+    """Exporting once may change the order of calls, and which name of a module is used; then all is settled."""
     nested = unflatten(capture(model_of(plan), ARGS))
     again = unflatten(torch.export.export(nested, ARGS))
-    assert structures(again) == structures(nested)
-    assert_same_run(nested, again, ARGS)
+    settled = unflatten(torch.export.export(again, ARGS))
+    assert codes(settled) == codes(again)
+    assert_same_run(nested, settled, ARGS)
 
 
 @given(plans, st.integers(2, 9))

@@ -1,6 +1,6 @@
 """Modules that are in the tree under several names.
 
-A program records names, not objects. Two names are of one module
+A record tells them. Without one, a program knows names, not objects. Two names are of one module
 
 - if strict export gave them one identity;
 - if, in strict export, calls inside of the one are recorded under the other's name, and everything that the two
@@ -20,11 +20,17 @@ from torch.export import ExportedProgram
 
 from unflatten.flat.tensors import tensor_key
 from unflatten.paths import ROOT, ModulePath
+from unflatten.recording.record import Record
 from unflatten.scopes import ScopeReader
 
 
-def find_aliases(program: ExportedProgram, paths: tuple[ModulePath, ...]) -> dict[ModulePath, ModulePath]:
+def find_aliases(
+    program: ExportedProgram, paths: tuple[ModulePath, ...], record: Record | None
+) -> dict[ModulePath, ModulePath]:
     """The first path of each module, for every path that is not the first."""
+    if record is not None:
+        parse = ModulePath.parse
+        return {parse(path): parse(module.first) for path, module in record.modules.items() if module.first is not None}
     number = {path: at for at, path in enumerate(paths)}
     shapes = _Shapes.of(program, paths)
     first: dict[ModulePath, ModulePath] = {}

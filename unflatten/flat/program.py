@@ -23,6 +23,7 @@ from unflatten.flat.aliases import find_aliases
 from unflatten.flat.reading import GraphReader
 from unflatten.flat.values import FlatInput, FlatProgram, Source, Value
 from unflatten.paths import ROOT, ModulePath
+from unflatten.recording.record import record_of
 from unflatten.scopes import ScopeReader
 
 
@@ -42,7 +43,8 @@ def read_program(program: ExportedProgram) -> FlatProgram:
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     inputs = _read_inputs(program, placeholders)
     paths = _module_paths(program)
-    aliases = find_aliases(program, paths)
+    record = record_of(program)
+    aliases = find_aliases(program, paths, record)
     scopes = ScopeReader(paths, aliases)
     reader = GraphReader(scopes)
     results = reader.read(program.graph_module, dict(zip(placeholders, inputs, strict=True)))
@@ -58,6 +60,7 @@ def read_program(program: ExportedProgram) -> FlatProgram:
         aliases=aliases,
         root_type=scopes.root_type,
         attributes=reader.attributes,
+        record=record,
     )
 
 

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from unflatten.errors import GraphOrderError
 from unflatten.flat.packing import pack_graph, unpack_graph
 from unflatten.paths import ModulePath, Scope
+from unflatten.recording.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ class FlatProgram:
         aliases: the first path of each module that has several, for the others.
         root_type: the dotted name of the root's class, where known.
         attributes: the constants that the graph itself holds, by name.
+        record: what was recorded of the calls when the program was exported.
         restored: writes that were put back in place of functional updates.
         order: an order in which the operators can run, where it is not that of `nodes`.
         replaced: what an operator uses instead of an operand: the buffer that it had been written to.
@@ -147,6 +149,7 @@ class FlatProgram:
     aliases: Mapping[ModulePath, ModulePath]
     root_type: str
     attributes: Mapping[str, Any]
+    record: Record | None = None
     restored: frozenset[FlatNode] = frozenset()
     order: tuple[FlatNode, ...] = ()
     replaced: Mapping[tuple[FlatNode, Value], FlatInput] = field(default_factory=dict)

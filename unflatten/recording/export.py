@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -70,7 +70,11 @@ def export(
     given = dict(kwargs) if kwargs is not None else None
     with recorder.listen(model):
         program = torch.export.export(model, args, given, dynamic_shapes=dynamic_shapes, strict=False, **options)
-    modules = {path: _describe(module) for path, module in model.named_modules(remove_duplicate=False)}
+    first: dict[int, str] = {}
+    modules = {
+        path: _describe(module, path, first.setdefault(id(module), path))
+        for path, module in model.named_modules(remove_duplicate=False)
+    }
     calls = tuple(call for call in recorder.calls if call is not None)
     record = Record(modules, calls, {**dict(inputs_of(program)), **dict(place_sizes(program, recorder.sizes))})
     meta = program.graph_module.meta
@@ -78,21 +82,17 @@ def export(
     return program
 
 
-def _describe(module: nn.Module) -> RecordedModule:
+def _describe(module: nn.Module, path: str, first: str) -> RecordedModule:
     encoder = Encoder(lambda _: None)
-    written = {name: encoder.encode(value) for name, value in _plain_attributes(module)}
-    kind = type(module)
-    attributes = {name: value for name, value in written.items() if not _has_unknown(value)}
-    return RecordedModule(f"{kind.__module__}.{kind.__qualname__}", module.extra_repr(), attributes)
+    own = {name: value for name, value in vars(module).items() if name not in _OWN}
+    plain = {name: encoder.encode(value) for name, value in own.items() if _is_plain(value)}
+    kind = f"{type(module).__module__}.{type(module).__qualname__}"
+    return RecordedModule(
+        kind, module.extra_repr(), plain, plain.keys() == own.keys(), None if first == path else first
+    )
 
 
 _OWN = frozenset(vars(nn.Module()))
-
-
-def _plain_attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(module).items():
-        if name not in _OWN and _is_plain(value):
-            yield name, value
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
@@ -105,7 +105,3 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
 
 
 _PLAIN = frozenset({bool, int, float, str, complex, torch.dtype, torch.device, torch.Size})
-
-
-def _has_unknown(written: Any) -> bool:
-    return isinstance(written, list) and (written[:1] == ["unknown"] or any(map(_has_unknown, written)))

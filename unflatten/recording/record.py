@@ -29,11 +29,15 @@ class RecordedModule:
         type: the dotted name of its class.
         text: what its `extra_repr()` said.
         attributes: its plain attributes, encoded.
+        whole: whether these, its state and its children are all that it has.
+        first: the first name of the module, where this is another one.
     """
 
     type: str
     text: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    whole: bool = True
+    first: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
