@@ -138,7 +138,9 @@ def tree_structure_matches(value: object, spec: TreeSpec) -> bool:
 
 def _nests(value: Any, spec: TreeSpec) -> bool:
     if spec.is_leaf():
-        return not isinstance(value, (dict, list, tuple)) or is_leaf_value(value)  # dynamo can't trace `dict | list`
+        if isinstance(value, (dict, list, tuple)):  # dynamo can't trace `dict | list`
+            return isinstance(value, torch.Size) or is_leaf_value(value)
+        return True
     if isinstance(spec.context, Fields):
         names = spec.context.names
         return type(value) is spec.type and all(

@@ -145,7 +145,7 @@ class _Builder:
         if uncalled is not None:
             self.describe(uncalled, description, names)
             return uncalled
-        type_name = description.type_name
+        type_name = description.type_name if original is None else f"{original.__module__}.{original.__qualname__}"
         taken = names & frozenset(OFFERED)
         key = (type_name, tuple(variant.key for variant in variants), taken, original)
         if key not in self.definitions:

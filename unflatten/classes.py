@@ -18,13 +18,14 @@ from unflatten.calls.known import BODY
 from unflatten.code.codegen import Code
 from unflatten.fields import make
 from unflatten.info import offered
-from unflatten.modules import DEFINITION, PLACE, RECONSTRUCT, Definition, UnflattenedModule, moved, pick, root
+from unflatten.modules import DEFINITION, PLACE, RECONSTRUCT, Definition, UnflattenedModule, guess, moved, pick, root
 
 _HELPERS: Mapping[str, Any] = {
     "torch": torch,
     "F": torch.nn.functional,
     "moved": moved,
     "pick": pick,
+    "guess": guess,
     "root": root,
     "rebuild": _torch.rebuild,
     "leaves": _torch.tree_leaves,

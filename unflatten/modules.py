@@ -126,18 +126,21 @@ def _fixed_modes(module: nn.Module, mode: bool) -> Iterator[str]:
 
 
 def pick(module: nn.Module, body: int) -> Callable[..., Any]:
-    """The module as a call site calls it for which the program fixed one of several bodies.
+    """The module as a call site calls it for which the program fixed one of several bodies."""
+    if isinstance(module, UnflattenedModule) and len(getattr(type(module), DEFINITION).bodies) > 1:
+        return _Picked(module, body)
+    return module
+
+
+def guess(module: nn.Module, body: int) -> Callable[..., Any]:
+    """The module as `pick` gives it, where the program does not say in which order it takes or gives its values.
 
     Raises:
         UnknownSignatureError: the module was replaced by one that has nothing of it, and the program does
             not say how that one has to be called.
     """
-    if isinstance(module, UnflattenedModule):
-        if len(getattr(type(module), DEFINITION).bodies) == 1:
-            return module
-        return _Picked(module, body)
     if any(isinstance(inner, UnflattenedModule) for inner in module.modules()):
-        return module
+        return pick(module, body)
     return _foreign(module)
 
 

@@ -14,6 +14,7 @@ _CLASSES: dict[Container, type[nn.Module]] = {
     Container.PARAMETERS: nn.ParameterList,
     Container.PARAMETER_DICT: nn.ParameterDict,
 }
+_TORCH = "torch.nn.modules."
 
 
 def make_uncalled(description: Description, original: type[nn.Module] | None) -> nn.Module | None:
@@ -27,9 +28,11 @@ def make_uncalled(description: Description, original: type[nn.Module] | None) ->
     """
     if description.container is not None:
         return _empty(original or _CLASSES[description.container])
-    if original is None and description.type_name == IDENTITY:
+    if original is not None:
+        return _empty(original) if original.__module__.startswith(_TORCH) else None
+    if description.type_name == IDENTITY:
         return nn.Identity()
-    if original is None and description.whole and description.type_name.startswith("torch.nn.modules."):
+    if description.whole and description.type_name.startswith(_TORCH):
         module, _, name = description.type_name.rpartition(".")
         found = find(f"{module}:{name}")
         if isinstance(found, type) and issubclass(found, nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
 import pickle
 import random
@@ -15,9 +16,10 @@ from torch._functorch.compile_utils import fx_graph_cse
 from torch.export import Dim, ExportedProgram
 
 from tests.properties.programs import WIDTH, Generated, Plan, plans
+from tests.support.calling import assert_calls_alike
 from tests.support.comparing import assert_same_gradients, assert_same_run, assert_same_state, capture
 from tests.support.reordering import ORDERS, reorder
-from unflatten import UnflattenedModule, info, unflatten
+from unflatten import UnflattenedModule, export, info, unflatten
 
 # The suite always tries the same programs; HYPOTHESIS_PROFILE=explore tries new ones, and many more.
 settings.register_profile("suite", deadline=None, max_examples=30, print_blob=True, derandomize=True)
@@ -109,6 +111,22 @@ def test_exported_again_it_is_the_same(plan: Plan) -> None:
     settled = unflatten(torch.export.export(again, ARGS))
     assert codes(settled) == codes(again)
     assert_same_run(nested, settled, ARGS)
+
+
+@given(plans, st.sampled_from(["as it is", "copied", "saved"]))
+def test_recorded_calls(plan: Plan, how: str) -> None:
+    model = model_of(plan)
+    program = export(copy.deepcopy(model), ARGS)
+    if how == "copied":
+        program = copy.deepcopy(program)
+    elif how == "saved":
+        file = io.BytesIO()
+        torch.export.save(program, file)
+        program = torch.export.load(io.BytesIO(file.getvalue()))
+    nested = unflatten(program)
+    assert_same_state(model, nested)
+    assert_same_run(copy.deepcopy(model), copy.deepcopy(nested), ARGS)
+    assert_calls_alike(model, nested, ARGS)
 
 
 @given(plans, st.integers(2, 9))

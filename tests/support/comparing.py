@@ -39,7 +39,14 @@ def _leaf_difference(want: Any, have: Any) -> str:
         return "" if torch.equal(want.nan_to_num(7.5), have.nan_to_num(7.5)) else f"is {have}, expected {want}"
     if isinstance(want, float) and isinstance(have, float) and math.isnan(want) and math.isnan(have):
         return ""
+    if type(want) is type(have) and hasattr(want, "__dict__") and not isinstance(want, type):
+        return "; ".join(differences(vars(want), vars(have), type(want).__name__))
     return "" if type(want) is type(have) and want == have else f"is {have!r}, expected {want!r}"
+
+
+def assert_same_values(expected: Any, given: Any, where: str = "output") -> None:
+    """Two nested values are the same, bit for bit."""
+    assert not differences(expected, given, where)
 
 
 def run(module: nn.Module, args: Args, kwargs: Kwargs, seed: int = 0) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ import torch
 
 from unflatten import _torch
 from unflatten.flat.values import FlatInput, FlatNode
+from unflatten.removed import REMOVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ Spec = TensorSpec | NumberSpec | ConstantSpec | AnySpec
 
 def spec_of(leaf: Any) -> Spec:
     """The spec of an argument: a value of the graph, or a constant."""
+    if leaf is REMOVED:
+        return AnySpec()
     if not isinstance(leaf, FlatNode | FlatInput):
         return ConstantSpec(leaf)
     if "val" not in leaf.meta:

@@ -72,7 +72,8 @@ class Pending(Invoke):
 
     def settled(self, pick: int | None, outs: tuple[tuple[int, Access], ...], flat: int) -> Invoke:
         """The call as it is made in the end."""
-        return Invoke(self.module, pick, self.args, self.kwargs, outs, flat, self.modes)
+        guessed = is_guessed(self.variant)
+        return Invoke(self.module, pick, self.args, self.kwargs, outs, flat, self.modes, guessed)
 
 
 @dataclass(eq=False, slots=True)

@@ -91,6 +91,7 @@ class Invoke:
     Attributes:
         module: the module.
         pick: which of its bodies runs, or None where the module needs no telling.
+        guessed: whether the order of the arguments, or of the results, is only likely.
         args, kwargs: as the caller writes them.
         outs: the numbers of the values that are used of the result, with where in the result they are.
         flat: how many values a plain tuple of results has, 0 where the result is something else.
@@ -104,6 +105,7 @@ class Invoke:
     outs: tuple[tuple[int, Access], ...]
     flat: int
     modes: Modes = ()
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ _WIDTH = 96
 _LIMIT = _WIDTH - 20
 _DEPTH = 8
 """How many expressions wait at most for the one that uses them."""
-HELPERS = frozenset({"torch", "F", "pick", "root", "moved", "rebuild", "leaves", "make"})
+HELPERS = frozenset({"torch", "F", "pick", "guess", "root", "moved", "rebuild", "leaves", "make"})
 """What code can use besides the objects that it names."""
 _BUILTINS = frozenset({"getattr", "slice", "float"})
 _TAKEN = {"self", *HELPERS, *_BUILTINS}
@@ -168,7 +168,7 @@ class _Writer:
     def call_text(self, step: Invoke) -> Text:
         module = self.held(step.module)
         if step.pick is not None:
-            module = f"{self.helper('pick')}({module}, {step.pick})"
+            module = f"{self.helper('guess' if step.guessed else 'pick')}({module}, {step.pick})"
         return Text(f"{module}({self.arguments(step.args, step.kwargs)})")
 
     def expression_of(self, used: Any, modes: Modes, write: Any, final: bool = False) -> Text:
@@ -285,6 +285,8 @@ class _Writer:
             return self.inlined.get(value.index) or Text(self.names[value.index])
         if isinstance(value, Held):
             return Text(self.held(value))
+        if isinstance(value, torch.Size):
+            return Text(f"{self.helper('torch')}.{value}")
         if isinstance(value, tuple):
             inner = ", ".join(self.show(item).text for item in value)
             return Text(f"({inner},)" if len(value) == 1 else f"({inner})")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from dataclasses import replace
+from typing import Any
 
 from unflatten.flat.values import FlatInput, FlatNode, Source, Value
 from unflatten.grouping import scalars
 from unflatten.grouping.drafts import Draft, Item
 from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.shapes import is_size
+from unflatten.recording.record import is_handed_through
 from unflatten.signatures import Form
 
 
@@ -82,6 +85,7 @@ class _Connector:
     def declare(self, draft: Draft, form: Form) -> None:
         """A known form asks for its arguments and offers its results, used or not."""
         resolve = self.grouping.resolve
+        form = draft.form = self.seen_from_outside(draft, form)
         leaves = [resolve(leaf, draft) for leaf in form.values()]
         results = [resolve(leaf, draft) for leaf in form.results if isinstance(leaf, FlatNode | FlatInput)]
         if any(isinstance(leaf, FlatNode) and self.grouping.within(leaf, draft) for leaf in leaves):
@@ -96,6 +100,20 @@ class _Connector:
                 self.offer(leaf, draft)
             else:
                 self.use(leaf, draft, None)
+
+    def seen_from_outside(self, draft: Draft, form: Form) -> Form:
+        """The form with, for arguments that are now made inside of the call, what they are made of.
+
+        Removing mutation takes views of a tensor anew after each write, where they are used next.
+        """
+        within, same = self.grouping.within, self.grouping.effects.same
+
+        def outside(leaf: Any) -> Any:
+            while isinstance(leaf, FlatNode) and is_handed_through(leaf.meta) and within(leaf, draft):
+                leaf = same[leaf]
+            return leaf
+
+        return replace(form, arguments=tuple(map(outside, form.arguments)))
 
     def offer(self, node: FlatNode, draft: Draft) -> None:
         inner: Draft | None = self.grouping.owner_of(node)

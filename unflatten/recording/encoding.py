@@ -62,6 +62,8 @@ class Encoder:
             self._open.discard(id(value))
 
     def _container(self, value: Any) -> Any:
+        if isinstance(value, torch.Size) and all(type(size) is int for size in value):
+            return ["size", list(value)]
         level = _torch.flatten_one_level(value)
         if level is None:
             return self._plain(value)
@@ -112,9 +114,8 @@ _ATOMS: tuple[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]], ...] 
     ("range", range, lambda value: [value.start, value.stop, value.step], lambda parts: range(*parts)),
     ("ellipsis", type(...), lambda _: None, lambda _: ...),
     ("named", (type, FunctionType, BuiltinFunctionType), name_of, find),
-    ("size", torch.Size, list, torch.Size),
 )
-_READERS: Mapping[str, Callable[[Any], Any]] = {name: read for name, _, _, read in _ATOMS}
+_READERS: Mapping[str, Callable[[Any], Any]] = {"size": torch.Size, **{name: read for name, _, _, read in _ATOMS}}
 _CONTAINERS: Mapping[str, type] = {"tuple": tuple, "list": list}
 _PLAIN = (tuple, list, dict)
 _SETS: Mapping[str, Callable[[list[Any]], Any]] = {"set": set, "frozenset": frozenset}

@@ -11,7 +11,8 @@ import torch
 from unflatten.flat.values import FlatNode, FlatProgram, Value
 from unflatten.paths import ModuleCall, Scope
 from unflatten.recording.encoding import Reference, UnreadableError, decode
-from unflatten.recording.record import Record, RecordedCall, numbers_of
+from unflatten.recording.record import Record, RecordedCall, is_handed_through, numbers_of
+from unflatten.removed import REMOVED
 from unflatten.scopes import ScopeReader
 from unflatten.signatures import Form, parameter_names
 
@@ -34,7 +35,8 @@ class RecordedForms:
 def recorded_forms(program: FlatProgram, record: Record) -> RecordedForms:
     """Finds the values that recorded calls took and gave, in time linear in record and program.
 
-    A call that refers to a value which a pass has removed, or made ambiguous, has no form.
+    A call has no form if a pass has removed a part of its result, or made it ambiguous; an argument that is gone is
+    `REMOVED`.
     """
     values = dict(_values(program, record))
     forms: dict[ModuleCall, Form] = {}
@@ -44,31 +46,39 @@ def recorded_forms(program: FlatProgram, record: Record) -> RecordedForms:
         if not scope:
             continue
         try:
-            forms[scope[-1]] = _form(call, values)
+            forms[scope[-1]] = _form(call, scope[-1], values)
         except UnreadableError as error:
             unknown[scope[-1]] = str(error)
         around[scope[-1]] = scope[:-1]
     return RecordedForms(forms, around, unknown)
 
 
-def _form(call: RecordedCall, values: Mapping[int, Any]) -> Form:
+def _form(call: RecordedCall, made: ModuleCall, values: Mapping[int, Any]) -> Form:
     in_spec, arguments = decode(call.arguments)
     out_spec, results = decode(call.result)
 
-    def value(leaf: Any) -> Any:
-        if not isinstance(leaf, Reference):
-            return leaf
-        if leaf.number not in values:
-            raise UnreadableError("a value that a pass removed from the graph")
-        return values[leaf.number]
+    def given(leaf: Any) -> Any:
+        return values.get(leaf.number, REMOVED) if isinstance(leaf, Reference) else leaf
+
+    def returned(leaf: Any) -> Any:
+        if isinstance(leaf, Reference) and leaf.number not in values:
+            raise UnreadableError("a result that a pass removed from the graph")
+        return _own(values[leaf.number], made) if isinstance(leaf, Reference) else leaf
 
     return Form(
-        arguments=tuple(map(value, arguments)),
+        arguments=tuple(map(given, arguments)),
         in_spec=in_spec,
-        results=tuple(map(value, results)),
+        results=tuple(map(returned, results)),
         out_spec=out_spec,
         names=parameter_names(in_spec, call.names),
     )
+
+
+def _own(value: Any, call: ModuleCall) -> Any:
+    """What a call returns: not a view that removing mutation took anew of it, inside of another call."""
+    while isinstance(value, FlatNode) and is_handed_through(value.meta) and call not in (value.scope or ()):
+        value = value.args[0]
+    return value
 
 
 def _values(program: FlatProgram, record: Record) -> Iterator[tuple[int, Any]]:
