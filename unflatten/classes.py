@@ -57,7 +57,7 @@ def _make_class(definition: Definition) -> type[UnflattenedModule]:
         members["forward"] = functions[0]
     elif functions:
         members["forward"] = _dispatcher(functions)
-    cls: type[UnflattenedModule] = type(definition.name, (UnflattenedModule,), members)
+    cls: type[UnflattenedModule] = type(definition.name, (definition.base,), members)
     return cls
 
 

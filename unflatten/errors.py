@@ -47,6 +47,26 @@ class ModeError(UnflattenError, RuntimeError):
     """`train()` or `eval()` asks for a mode that the captured operators can't take."""
 
 
+class RewriteError(UnflattenError, ValueError):
+    """A module or node can't be replaced or left out as asked; everything is left as it was."""
+
+
+class UnknownPathError(RewriteError):
+    """There is no module of that path, or no node of that name."""
+
+
+class NotAModuleError(RewriteError, TypeError):
+    """What is to stand in for a module is none."""
+
+
+class BypassError(RewriteError):
+    """A result has no input of the same structure, or leaving the module or node out would change something else."""
+
+
+class AmbiguousBypassError(BypassError):
+    """Several inputs have the structure of a result; `using` chooses."""
+
+
 class StructureError(UnflattenError, RuntimeError):
     """A value of this package contradicts itself: a fault here, not of the caller."""
 

@@ -177,11 +177,13 @@ class Definition:
         type_name: the dotted name of the original class, or an empty string.
         bodies: the bodies of `forward`.
         taken: the names of the model that would hide what `unflatten.info` offers as attributes.
+        base: the class that the generated one derives from.
     """
 
     type_name: str
     bodies: tuple[Body, ...]
     taken: frozenset[str] = frozenset()
+    base: type[UnflattenedModule] = UnflattenedModule
 
     @property
     def name(self) -> str:
