@@ -8,7 +8,7 @@ Legality: besides what holds for `choosing`, with what `meta["val"]` says of sha
   use: through the result as it was, users saw the one without the other;
 - a node with several results is only taken apart by `getitem`, and each result that is used has its own input.
 
-Strides are not compared, and a random operator that is left out draws no numbers.
+Strides are not compared. The node stays and runs, random numbers included, until dead code is removed.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _results(node: fx.Node, rewiring: Rewiring, where: str) -> Iterator[tuple[fx
     """The nodes that give the results of a node, itself or the ones that take it apart, with what they are."""
     if "val" not in node.meta:
         raise BypassError(
-            f"can't bypass {where}: nothing says what it gives. Run FakeTensorProp on the graph, which sets meta['val']."
+            f"can't bypass {where}: nothing says what it gives. Run FakeTensorProp, which sets meta['val']."
         )
     value = node.meta["val"]
     if not isinstance(value, tuple | list):

@@ -1,0 +1,148 @@
+"""What holds of every program when modules and nodes are left out: the order does not matter, and undoing undoes."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import fx, nn
+
+from tests.properties.programs import Plan, plans
+from tests.properties.test_unflatten import ARGS, model_of
+from tests.support.comparing import assert_same_run, assert_same_state, capture, differences
+from unflatten import UnflattenedModule, bypass, bypass_node, restore, swap, unflatten
+from unflatten.errors import BypassError
+
+Names = list[str]
+
+
+def paths(module: nn.Module) -> Names:
+    """The modules that may be left out, those at several names once."""
+    return [name for name, inner in module.named_modules() if name and isinstance(inner, UnflattenedModule)]
+
+
+def left_out(module: nn.Module, names: Names) -> Names:
+    """Leaves modules out, each told to hand on its first input; the ones that could be."""
+    done = []
+    for name in names:
+        try:
+            bypass(module, name, using=0)
+        except BypassError:
+            continue
+        done.append(name)
+    return done
+
+
+@given(plans, st.randoms(use_true_random=False))
+def test_bypasses_commute_and_are_undone_in_any_order(plan: Plan, draw: st.DrawFn) -> None:
+    program = capture(model_of(plan), ARGS)
+    nested, other, untouched = unflatten(program), unflatten(program), unflatten(program)
+    names = paths(nested)
+    shuffled = draw.sample(names, len(names))  # type: ignore[attr-defined]
+    done = left_out(nested, names)
+    assert set(left_out(other, shuffled)) == set(done)
+    assert_same_state(nested, other)
+    assert_same_run(nested, other, ARGS)
+    for name in draw.sample(done, len(done)):  # type: ignore[attr-defined]
+        restore(other, name)
+    fresh = unflatten(program)
+    assert_same_state(fresh, other)
+    assert_same_state(untouched, other)
+
+
+@given(plans, st.data())
+def test_what_is_left_is_what_counts(plan: Plan, data: st.DataObject) -> None:
+    program = capture(model_of(plan), ARGS)
+    nested, other = unflatten(program), unflatten(program)
+    done = left_out(nested, paths(nested))
+    kept = data.draw(st.lists(st.sampled_from(done), unique=True)) if done else []
+    for name in data.draw(st.permutations([name for name in done if name not in kept])):
+        restore(nested, name)
+    for name in kept:
+        bypass(other, name, using=0)
+    assert_same_state(other, nested)
+    assert_same_run(other, copy.deepcopy(nested), ARGS)
+
+
+@given(plans, st.data())
+def test_swapping_a_module_for_a_copy_and_back_changes_nothing(plan: Plan, data: st.DataObject) -> None:
+    program = capture(model_of(plan), ARGS)
+    nested, fresh = unflatten(program), unflatten(program)
+    names = paths(nested)
+    if not names:
+        return
+    name = data.draw(st.sampled_from(names))
+    twin = copy.deepcopy(nested.get_submodule(name))
+    before = swap(nested, name, twin)
+    assert before not in set(nested.modules())
+    assert swap(nested, name, before) is twin
+    assert_same_state(fresh, nested)
+    assert_same_run(fresh, nested, ARGS)
+
+
+def node_names(graph: fx.Graph) -> Names:
+    return [node.name for node in graph.nodes if node.op == "call_function"]
+
+
+@given(plans, st.data())
+def test_nodes_commute_and_are_undone_in_any_order(plan: Plan, data: st.DataObject) -> None:
+    module = capture(model_of(plan), ARGS).graph_module
+    code, undos = module.code, {}
+    for name in data.draw(st.permutations(node_names(module.graph))):
+        try:
+            undos[name] = bypass_node(module, name, using=0)
+        except BypassError:
+            continue
+    all_out = module.code
+    some = data.draw(st.lists(st.sampled_from(sorted(undos)), unique=True)) if undos else []
+    for name in some:
+        undos.pop(name).undo()
+    fewer = module.code
+    for name in data.draw(st.permutations(some)):
+        undos[name] = bypass_node(module, name, using=0)
+    assert module.code == all_out
+    for name in some:
+        undos.pop(name).undo()
+    assert module.code == fewer
+    for name in data.draw(st.permutations(sorted(undos))):
+        undos.pop(name).undo()
+    assert module.code == code
+
+
+@given(plans)
+def test_a_node_that_may_be_left_out_is_as_if_it_were_an_identity(plan: Plan) -> None:
+    """Nothing but the node's own result changes: nobody sees a write that it did not see before."""
+    program = capture(model_of(plan), ARGS)
+    module = program.module()
+    for name in node_names(module.graph):
+        node = next(node for node in module.graph.nodes if node.name == name)
+        try:
+            without = bypass_node(module, name, using=0)
+        except BypassError:
+            continue
+        given_args = module_run(copy.deepcopy(module))
+        stand_in = without.pairs.get(node)
+        without.undo()
+        if stand_in is None:
+            continue
+        with module.graph.inserting_before(node):
+            copied = module.graph.call_function(torch.clone, (stand_in,))
+        target, args, kwargs = node.target, node.args, node.kwargs
+        node.target, node.args, node.kwargs = torch.clone, (copied,), {}
+        module.recompile()
+        expected = module_run(copy.deepcopy(module))
+        node.target, node.args, node.kwargs = target, args, kwargs
+        module.graph.erase_node(copied)
+        module.recompile()
+        if not differences(expected, given_args):
+            continue
+        pytest.fail(f"{name}: {differences(expected, given_args)}")
+
+
+def module_run(module: nn.Module) -> object:
+    torch.manual_seed(0)
+    result = module(*copy.deepcopy(ARGS))
+    return result, dict(module.named_buffers())
