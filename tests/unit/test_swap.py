@@ -220,7 +220,7 @@ def test_a_node_that_computes_nothing_or_arguments_that_come_later_are_refused()
         swap_node(module, nodes["output"], torch.neg)
     with pytest.raises(RewriteError, match="a int can't be called"):
         swap_node(module, "relu", 3)  # type: ignore[arg-type]
-    with pytest.raises(UnknownPathError, match="no node 'rely' in this graph. Did you mean 'relu'"):
+    with pytest.raises(UnknownPathError, match=r"no node 'rely' in this graph\. Did you mean 'relu'"):
         swap_node(module, "rely", torch.neg)
     first = swap_node(module, "relu", torch.neg)
     second = swap_node(module, "relu", torch.abs)
