@@ -342,3 +342,35 @@ def test_the_mode_of_what_is_left_out_does_not_hold_the_tree_back() -> None:
     for drop in drops:
         drop.undo()
     assert not nested.blocks[0].drop.training
+
+
+def test_one_value_that_is_given_twice_is_one_input() -> None:
+    class Attends(nn.Module):
+        def forward(self, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+            return (query @ key.t()) @ key
+
+    class Self(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attends = Attends()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.attends(query=x, key=x)
+
+    for names in ((), ("attends",)):
+        nested = unflatten(capture(Self(), (X,), preserve_module_call_signature=names))
+        bypass(nested, "attends")
+        assert nested(X) is X
+
+
+def test_a_module_whose_code_is_its_own_is_left_out_if_its_calls_are_known() -> None:
+    nested = unflatten(capture(Net().eval(), (X,)))
+    genuine = nn.Linear(4, 4)
+    genuine.__dict__["@place"] = nested.blocks[0].fc.__dict__["@place"]
+    before = swap(nested, "blocks.0.fc", genuine)
+    undone = bypass(nested, "blocks.0.fc")
+    without = nested(X)
+    assert undone.undo() is genuine
+    swap(nested, "blocks.0.fc", before)
+    bypass(nested, "blocks.0.fc")
+    assert torch.equal(nested(X), without)

@@ -2,7 +2,8 @@
 
 Legality: what holds for `choosing` and `bypassed`; and no code outside of the module may use its state or the modules
 in it by their names, for those leave the tree. The result is as if the calls had not been made: what they wrote, to
-buffers or to their arguments, is not written, and the caller gets the very tensor that it passed, as from an identity.
+buffers or to their arguments, is not written. The caller gets the very tensor that it passed, as from an identity, or a
+copy where the program writes one of the two (see `copies`).
 Which modules are bypassed says what is computed; the order in which they were does not matter.
 """
 
@@ -17,7 +18,8 @@ from unflatten.errors import BypassError
 from unflatten.paths import ModulePath
 from unflatten.rewrite.bypassed import Bypassed, make_bypassed, original_of
 from unflatten.rewrite.choosing import Using
-from unflatten.rewrite.sites import Site, find, holders_of, known_calls, uses
+from unflatten.rewrite.copies import needs_copies
+from unflatten.rewrite.sites import Site, everything, find, holders_of, known_calls, uses
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -81,7 +83,9 @@ def bypass(module: nn.Module, path: str | ModulePath, *, using: Using = None) ->
         ['0.weight', '0.bias']
     """
     site = find(module, path)
-    stand_in = make_bypassed(site.module, site.path, _calls(site), using)
+    calls = _calls(site)
+    copies = needs_copies(site.module, site.tops, everything(*site.tops))
+    stand_in = make_bypassed(site.module, site.path, calls, using, copies)
     site.put(stand_in)
     return Bypass(module, site.module, stand_in)
 

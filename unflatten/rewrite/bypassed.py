@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from unflatten.calls.arguments import path_text
 from unflatten.calls.checks import Limits
 from unflatten.calls.known import KnownCall, Place
+from unflatten.calls.specs import TensorSpec
 from unflatten.classes import class_of
-from unflatten.code.body import Body, Held, Local, Parameter
+from unflatten.code.body import Apply, Body, Held, Local, Parameter
 from unflatten.code.nesting import Rebuilt
 from unflatten.errors import BypassError
 from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
@@ -50,7 +52,9 @@ def original_of(module: Bypassed) -> nn.Module:
     return found
 
 
-def make_bypassed(module: nn.Module, path: ModulePath, calls: Sequence[KnownCall], using: Using) -> Bypassed:
+def make_bypassed(
+    module: nn.Module, path: ModulePath, calls: Sequence[KnownCall], using: Using, copies: bool = False
+) -> Bypassed:
     """The module to put in place of another.
 
     Args:
@@ -58,6 +62,7 @@ def make_bypassed(module: nn.Module, path: ModulePath, calls: Sequence[KnownCall
         path: where it is.
         calls: how the program calls it.
         using: the input to return where several fit.
+        copies: whether to hand on copies of inputs instead of themselves.
 
     Raises:
         BypassError: a result has no input of its structure, or a call was cut.
@@ -73,7 +78,7 @@ def make_bypassed(module: nn.Module, path: ModulePath, calls: Sequence[KnownCall
         _Writer(body, [call for call in calls if call.body == at], chooser, f" of call {at}" if at else "")
         for at, body in enumerate(bodies)
     ]
-    written = tuple(writer.write() for writer in writers)
+    written = tuple(writer.write(copies) for writer in writers)
     chooser.finish([offer for writer in writers for offer in writer.offers.values()])
     _compare([writer for writer in writers if writer.body.named], chooser.where)
     made = class_of(Definition("Bypassed", written, base=Bypassed))()
@@ -97,11 +102,15 @@ class _Writer:
         self.offers = dict(_offers(body, calls))
         self.chosen: list[str] = []
         self.number = 0
+        self.copies = False
+        self.steps: list[Apply] = []
+        self.names = list(body.names[: len(self.offers)])
 
-    def write(self) -> Body:
+    def write(self, copies: bool) -> Body:
         """The body; incomplete if the chooser has something to say."""
-        kept = sum(len(parameter.leaves) for parameter in self.body.parameters)
-        return replace(self.body, steps=(), result=self.result(self.body.result), names=self.body.names[:kept])
+        self.copies = copies
+        result = self.result(self.body.result)
+        return replace(self.body, steps=tuple(self.steps), result=result, names=tuple(self.names))
 
     def result(self, value: Any) -> Any:
         """A result with inputs in place of what is computed, leaves in the order in which they are known."""
@@ -126,7 +135,14 @@ class _Writer:
         if offer is None:
             return None
         self.chosen.append(offer.label)
-        return next(Local(number) for number, found in self.offers.items() if found is offer)
+        local = next(Local(number) for number, found in self.offers.items() if found is offer)
+        return self.copy(local) if self.copies and isinstance(offer.specs[0], TensorSpec) else local
+
+    def copy(self, local: Local) -> Local:
+        copied = Local(len(self.names))
+        self.names.append(self.names[local.index])
+        self.steps.append(Apply(copied.index, torch.ops.aten.clone.default, (local,), {}))
+        return copied
 
 
 def _offers(body: Body, calls: Sequence[KnownCall]) -> Iterator[tuple[int, Offer]]:
