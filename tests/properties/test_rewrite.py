@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import fx, nn
 
-from tests.properties.programs import Plan, plans
+from tests.properties.programs import Plan, calling_plans
 from tests.properties.test_unflatten import ARGS, model_of
 from tests.support.comparing import assert_same_run, assert_same_state, capture, differences
-from unflatten import UnflattenedModule, bypass, bypass_node, restore, swap, swap_node, unflatten
+from unflatten import UnflattenedModule, bypass, bypass_node, info, restore, swap, swap_node, unflatten
 from unflatten.errors import BypassError
 
 Names = list[str]
@@ -34,7 +34,7 @@ def left_out(module: nn.Module, names: Names) -> Names:
     return done
 
 
-@given(plans, st.data())
+@given(calling_plans, st.data())
 def test_bypasses_commute_and_are_undone_in_any_order(plan: Plan, data: st.DataObject) -> None:
     program = capture(model_of(plan), ARGS)
     nested, other, fresh = unflatten(program), unflatten(program), unflatten(program)
@@ -49,7 +49,7 @@ def test_bypasses_commute_and_are_undone_in_any_order(plan: Plan, data: st.DataO
     assert_same_run(fresh, other, ARGS)
 
 
-@given(plans, st.data())
+@given(calling_plans, st.data())
 def test_what_is_left_is_what_counts(plan: Plan, data: st.DataObject) -> None:
     program = capture(model_of(plan), ARGS)
     nested, other = unflatten(program), unflatten(program)
@@ -63,7 +63,7 @@ def test_what_is_left_is_what_counts(plan: Plan, data: st.DataObject) -> None:
     assert_same_run(other, copy.deepcopy(nested), ARGS)
 
 
-@given(plans, st.data())
+@given(calling_plans, st.data())
 def test_swapping_a_module_for_a_copy_and_back_changes_nothing(plan: Plan, data: st.DataObject) -> None:
     program = capture(model_of(plan), ARGS)
     nested, fresh = unflatten(program), unflatten(program)
@@ -79,11 +79,40 @@ def test_swapping_a_module_for_a_copy_and_back_changes_nothing(plan: Plan, data:
     assert_same_run(fresh, nested, ARGS)
 
 
+class Copies(nn.Module):
+    """Returns a copy of one of its arguments."""
+
+    accepts_guessed_arguments = True
+
+    def __init__(self, position: int) -> None:
+        super().__init__()
+        self.position = position
+
+    def forward(self, *args: torch.Tensor) -> torch.Tensor:
+        return args[self.position].clone()
+
+
+@given(calling_plans)
+def test_a_module_that_is_left_out_is_as_if_it_had_copied_its_input(plan: Plan) -> None:
+    program = capture(model_of(plan), ARGS)
+    nested, other = unflatten(program), unflatten(program)
+    for name in left_out(nested, paths(nested)):
+        inner = nested.get_submodule(name)
+        (body, *more), made = info(inner).bodies, info(inner).calls[0]
+        if more or len(made.results) != 1:
+            restore(nested, name)
+            continue
+        chosen = body.steps[0].args[0] if body.steps else body.result
+        positions = [at for at, found in enumerate(body.parameters) if found.leaves[0][0] == chosen.index]
+        swap(other, name, Copies(positions[0]))
+    assert_same_run(other, nested, ARGS)
+
+
 def node_names(graph: fx.Graph) -> Names:
     return [node.name for node in graph.nodes if node.op == "call_function"]
 
 
-@given(plans, st.data())
+@given(calling_plans, st.data())
 def test_nodes_commute_and_are_undone_in_any_order(plan: Plan, data: st.DataObject) -> None:
     module = capture(model_of(plan), ARGS).graph_module
     code, undos = module.code, {}
@@ -106,7 +135,7 @@ def test_nodes_commute_and_are_undone_in_any_order(plan: Plan, data: st.DataObje
     assert module.code == code
 
 
-@given(plans)
+@given(calling_plans)
 def test_a_node_that_is_left_out_is_as_if_it_had_copied_its_input(plan: Plan) -> None:
     """Only its own result changes: nobody sees a write that it did not see before."""
     module = capture(model_of(plan), ARGS).module()

@@ -58,7 +58,7 @@ def test_writes_before_the_call_and_in_it_need_no_copy() -> None:
     nested = unflatten(capture(Before(), (X,)))
     bypass(nested, "doubled")
     bypass(nested, "act")
-    assert info(nested.doubled).code.splitlines()[1:] == ["    return add_"]
+    assert info(nested.doubled).code.splitlines()[1:] == ["    return add"]
     assert "clone" not in info(nested.act).code
     assert torch.equal(nested(X), (X + 2).sin())
 
