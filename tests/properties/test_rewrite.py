@@ -96,10 +96,12 @@ class Copies(nn.Module):
 def test_a_module_that_is_left_out_is_as_if_it_had_copied_its_input(plan: Plan) -> None:
     program = capture(model_of(plan), ARGS)
     nested, other = unflatten(program), unflatten(program)
-    for name in left_out(nested, paths(nested)):
-        inner = nested.get_submodule(name)
-        (body, *more), made = info(inner).bodies, info(inner).calls[0]
-        if more or len(made.results) != 1:
+    for name in reversed(paths(nested)):  # what is inside of a module comes before it
+        if not left_out(nested, [name]):
+            continue
+        inner = info(nested.get_submodule(name))
+        body = inner.bodies[0]
+        if len(inner.bodies) > 1 or len(inner.calls[0].results) != 1:
             restore(nested, name)
             continue
         chosen = body.steps[0].args[0] if body.steps else body.result
