@@ -6,5 +6,28 @@ from unflatten.info import Info as Info
 from unflatten.info import info as info
 from unflatten.modules import UnflattenedModule as UnflattenedModule
 from unflatten.recording.export import export as export
+from unflatten.rewrite.bypass import Bypass as Bypass
+from unflatten.rewrite.bypass import bypass as bypass
+from unflatten.rewrite.bypass import restore as restore
+from unflatten.rewrite.bypass_node import NodeBypass as NodeBypass
+from unflatten.rewrite.bypass_node import bypass_node as bypass_node
+from unflatten.rewrite.swap import swap as swap
+from unflatten.rewrite.swap_node import NodeSwap as NodeSwap
+from unflatten.rewrite.swap_node import swap_node as swap_node
 
-__all__ = ["Info", "UnflattenError", "UnflattenedModule", "export", "info", "unflatten"]
+__all__ = [
+    "Bypass",
+    "Info",
+    "NodeBypass",
+    "NodeSwap",
+    "UnflattenError",
+    "UnflattenedModule",
+    "bypass",
+    "bypass_node",
+    "export",
+    "info",
+    "restore",
+    "swap",
+    "swap_node",
+    "unflatten",
+]

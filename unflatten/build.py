@@ -17,7 +17,7 @@ from unflatten.analysis import Analysis, analyse
 from unflatten.calls.arguments import Arguments
 from unflatten.calls.checks import Limits
 from unflatten.calls.known import KnownCall, Place
-from unflatten.calls.specs import bounds_of, spec_of
+from unflatten.calls.specs import AnySpec, bounds_of, spec_of
 from unflatten.classes import new_module
 from unflatten.code.bodies import Variant
 from unflatten.code.body import uses_root
@@ -190,7 +190,9 @@ class _Builder:
         names = tuple(parameter.name for parameter in variant.body.parameters)
         if form is None:
             arguments = Arguments(names, None, tuple(map(spec_of, arranged.inputs)))
-            results = tuple(map(spec_of, arranged.outputs))
+            by_number = {number: value for value, number in self.analysis.bodies.values[draft].items()}
+            returned = (by_number.get(number) for number in sorted(variant.outputs))
+            results = tuple(AnySpec() if value is None else spec_of(value) for value in returned)
             return KnownCall(draft.call, variant.index, arguments, results, False, draft.cut)
         cut, added = draft.cut, names[len(form.names) :]
         if added and not cut:

@@ -69,9 +69,9 @@ def _make_class(definition: Definition) -> type[UnflattenedModule]:
         members["forward"] = functions[0]
     elif functions:
         members["forward"] = _dispatcher(functions)
-    bases: tuple[type, ...] = (UnflattenedModule,)
+    bases: tuple[type, ...] = (definition.base,)
     if definition.original is not None:
-        bases = (UnflattenedModule, definition.original)
+        bases = (definition.base, definition.original)
         members["__abstractmethods__"] = frozenset()
     cls: type[UnflattenedModule] = new_class(definition.name, bases, exec_body=lambda space: space.update(members))
     return cls

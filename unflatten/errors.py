@@ -55,6 +55,26 @@ class NotRecordableError(UnflattenError, ValueError):
     """Calls can't be recorded in the way of exporting that was asked for."""
 
 
+class RewriteError(UnflattenError, ValueError):
+    """A module or node can't be replaced or left out as asked; everything is left as it was."""
+
+
+class UnknownPathError(RewriteError):
+    """There is no module of that path, or no node of that name."""
+
+
+class NotAModuleError(RewriteError, TypeError):
+    """What is to stand in for a module is none."""
+
+
+class BypassError(RewriteError):
+    """A result has no input of the same structure, or leaving the module or node out would change something else."""
+
+
+class AmbiguousBypassError(BypassError):
+    """Several inputs have the structure of a result; `using` chooses."""
+
+
 class StructureError(UnflattenError, RuntimeError):
     """A value of this package contradicts itself: a fault here, not of the caller."""
 

@@ -186,12 +186,14 @@ class Definition:
         bodies: the bodies of `forward`.
         taken: the names of the model that would hide what `unflatten.info` offers as attributes.
         original: the original class itself, where it is at hand.
+        base: the class that the generated one derives from.
     """
 
     type_name: str
     bodies: tuple[Body, ...]
     taken: frozenset[str] = frozenset()
     original: type[nn.Module] | None = None
+    base: type[UnflattenedModule] = UnflattenedModule
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -115,3 +115,16 @@ def several(plans: st.SearchStrategy[Plan]) -> st.SearchStrategy[tuple[Plan, ...
 
 leaves = plans_over(st.just(()))
 plans = plans_over(several(plans_over(several(leaves))))
+
+
+def calling(plan: Plan) -> Plan:
+    """A plan that also calls each child, some of them twice and in two ways."""
+    calls = [
+        Step("call", left, right, child, flag)
+        for child in range(len(plan.children))
+        for left, right, flag in [(0, 1, False), (1, 2, True)][: 1 + (len(plan.steps) + child) % 2]
+    ]
+    return replace(plan, steps=(*calls, *plan.steps), children=tuple(map(calling, plan.children)))
+
+
+calling_plans = plans.map(calling)

@@ -11,7 +11,22 @@ import pytest
 import unflatten
 from unflatten import errors
 
-PUBLIC = {"Info", "UnflattenError", "UnflattenedModule", "export", "info", "unflatten"}
+PUBLIC = {
+    "Bypass",
+    "Info",
+    "NodeBypass",
+    "NodeSwap",
+    "UnflattenError",
+    "UnflattenedModule",
+    "bypass",
+    "bypass_node",
+    "export",
+    "info",
+    "restore",
+    "swap",
+    "swap_node",
+    "unflatten",
+}
 
 
 def test_the_package_offers_these_names_and_documents_each() -> None:

@@ -31,7 +31,8 @@ class KnownCall:
         call: which one; None for the program's own.
         body: the body that it runs.
         arguments: what it was given.
-        results: what of it was used, or all of it where that is known.
+        results: what it returned, leaf by leaf; where nothing recorded that, what its body returns, of which
+            this call may use a part.
         recorded: whether the arguments are the ones that the caller wrote.
         cut: why the call had to be cut, where it was.
     """

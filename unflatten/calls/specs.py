@@ -61,9 +61,11 @@ def spec_of(leaf: Any) -> Spec:
         return AnySpec()
     if not isinstance(leaf, FlatNode | FlatInput):
         return ConstantSpec(leaf)
-    if "val" not in leaf.meta:
-        return AnySpec()
-    value = leaf.meta["val"]
+    return described(leaf.meta["val"]) if "val" in leaf.meta else AnySpec()
+
+
+def described(value: Any) -> Spec:
+    """The spec of a node, from what its metadata says that it gives."""
     if isinstance(value, torch.Tensor):
         return TensorSpec(tuple(map(_size, value.shape)), value.dtype)
     expression = _torch.symbolic_expression(value)

@@ -50,7 +50,7 @@ class Facts:
     random: bool = False
 
 
-_HIDDEN_WRITES = {
+HIDDEN_WRITES = {
     torch.ops.aten.batch_norm.default: ("training", ("running_mean", "running_var")),
     torch.ops.aten.native_batch_norm.default: ("training", ("running_mean", "running_var")),
     torch.ops.aten.cudnn_batch_norm.default: ("training", ("running_mean", "running_var")),
@@ -88,7 +88,7 @@ def _overload_facts(target: Any) -> Facts:
     views: tuple[int, ...] = ()
     if returned:
         views = tuple(at for at, argument in enumerate(arguments) if argument.alias_info is not None)
-    elif torch.Tag.maybe_aliasing_or_mutating in target.tags and target not in _HIDDEN_WRITES:
+    elif torch.Tag.maybe_aliasing_or_mutating in target.tags and target not in HIDDEN_WRITES:
         views = (0,)
     returns = -1
     if len(schema.returns) == 1 and returned and returned[0].is_write and str(schema.returns[0].type) == "Tensor":
@@ -143,8 +143,8 @@ def written_arguments(node: FlatNode) -> list[Any]:
     """The arguments that a call writes: tensors of the graph, or lists of them."""
     facts = facts_of(node.target)
     written = [node.args[at] if at < len(node.args) else node.kwargs.get(facts.names[at]) for at in facts.writes]
-    if node.target in _HIDDEN_WRITES:
-        flag, names = _HIDDEN_WRITES[node.target]
+    if node.target in HIDDEN_WRITES:
+        flag, names = HIDDEN_WRITES[node.target]
         if argument(node, flag):
             written += [argument(node, name) for name in names]
     if any(body_writes(body) for body in bodies(node)):

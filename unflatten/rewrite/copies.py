@@ -1,0 +1,91 @@
+"""Whether what stands for a module has to hand on a copy of its input.
+
+A module's results are tensors of their own, mostly, so that the program may write them, or the inputs, without changing
+the other. Where it does, the input itself would not do: what comes out would depend on who looks first. Legality: the
+input itself is handed on if the results shared memory with it anyway, or if nothing outside of the calls writes the
+memory of their inputs or results, but for what the inputs are computed from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from torch import nn
+
+from unflatten.calls.known import Place
+from unflatten.code.body import Apply
+from unflatten.flat.operators import aliased, facts_of, values_in, written_arguments
+from unflatten.flat.values import FlatNode, Value
+from unflatten.modules import DEFINITION, PLACE
+from unflatten.regions import Region
+
+
+def needs_copies(module: nn.Module, tops: Iterable[nn.Module], everything: Iterable[nn.Module]) -> bool:
+    """Whether a stand-in for a module has to copy what it hands on.
+
+    Args:
+        module: the module.
+        tops: the trees that it is in.
+        everything: all modules of those.
+    """
+    place: Place | None = module.__dict__.get(PLACE)
+    regions = place.regions if place else ()
+    wholes = [whole for top in tops if (found := top.__dict__.get(PLACE)) for whole in found.regions]
+    if not regions or not wholes:  # a copy from another process: its code is all that there is
+        return any(_writes(other) for other in everything)
+    return any(_is_written(whole.nodes, regions) for whole in wholes)
+
+
+def _writes(module: nn.Module) -> bool:
+    definition = getattr(type(module), DEFINITION, None)
+    steps = (step for body in (definition.bodies if definition else ()) for step in body.steps)
+    return any(isinstance(step, Apply) and bool(facts_of(step.target).writes) for step in steps)
+
+
+def _is_written(nodes: Sequence[FlatNode], regions: Sequence[Region]) -> bool:
+    """Whether operators write what calls take or give, other than those that compute what they take."""
+    writers = [(node, written) for node in nodes if (written := list(values_in(written_arguments(node))))]
+    if not writers:
+        return False
+    memory = _Memory(nodes)
+    for region in regions:
+        taken = {memory.group(value) for value in region.inputs}
+        given = {memory.group(value) for value in region.outputs}
+        if given <= taken:
+            continue
+        harmless = _ancestors(region.nodes)
+        outside = (written for node, written in writers if node not in harmless)
+        if any(memory.group(value) in taken | given for written in outside for value in written):
+            return True
+    return False
+
+
+def _ancestors(values: Iterable[Value]) -> set[Value]:
+    """Values and all that they are computed from."""
+    seen: set[Value] = set()
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        if value not in seen:
+            seen.add(value)
+            pending.extend(value.operands if isinstance(value, FlatNode) else ())
+    return seen
+
+
+class _Memory:
+    """Groups of values that may share memory."""
+
+    def __init__(self, nodes: Iterable[FlatNode]) -> None:
+        self.parents: dict[Value, Value] = {}
+        for node in nodes:
+            for operand in aliased(node):
+                self.parents[self.group(node)] = self.group(operand)
+
+    def group(self, value: Value) -> Value:
+        """What stands for all values that may share memory with one."""
+        root = value
+        while (above := self.parents.get(root, root)) is not root:
+            root = above
+        while value is not root:
+            self.parents[value], value = root, self.parents.get(value, root)
+        return root
