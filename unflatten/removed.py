@@ -23,7 +23,9 @@ class Removed:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Raises, whatever is asked for."""
+        """Raises, whatever is asked for; what Python asks any object for is just not there."""
+        if name.startswith("__"):
+            raise AttributeError(name)
         _refuse()
 
     @classmethod

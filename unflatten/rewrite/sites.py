@@ -14,7 +14,7 @@ from torch import nn
 
 from unflatten.calls.known import KnownCall, Place
 from unflatten.code.body import Body, Held, Invoke, Step
-from unflatten.code.nesting import Rebuilt
+from unflatten.code.nesting import Made, Rebuilt
 from unflatten.errors import BypassError, RewriteError, UnknownPathError
 from unflatten.modules import DEFINITION, PLACE, ROOT_KEY
 from unflatten.paths import ROOT, ModulePath
@@ -56,13 +56,13 @@ class Use:
         caller: the module whose code it is.
         held: how the code refers to it.
         rest: what the code wants of it, nothing where it wants the module itself.
-        pick: the body that the code asks for; None where it asks for none.
+        call: the call that the code makes of it; None where it uses it in another way.
     """
 
     caller: nn.Module
     held: Held
     rest: tuple[Step, ...]
-    pick: int | None
+    call: Invoke | None
 
     def __str__(self) -> str:
         text = ".".join(step.name for step in self.held.steps)
@@ -158,18 +158,18 @@ def uses(site: Site) -> Iterator[Use]:
         if definition is None or caller in inside:
             continue
         for body in definition.bodies:
-            for held, pick in _references(body):
+            for held, call in _references(body):
                 at = _position(caller, held, site.module)
                 if at is not None:
-                    yield Use(caller, held, held.steps[at:], pick)
+                    yield Use(caller, held, held.steps[at:], call)
 
 
-def _references(body: Body) -> Iterator[tuple[Held, int | None]]:
-    """What a body holds; for the modules that it calls, with the body that it asks for."""
+def _references(body: Body) -> Iterator[tuple[Held, Invoke | None]]:
+    """What a body holds; for the modules that it calls, with the call."""
     pending: list[Any] = [body.result]
     for step in body.steps:
         if isinstance(step, Invoke):
-            yield step.module, step.pick
+            yield step.module, step
         pending += [step.args, step.kwargs]
     while pending:
         value = pending.pop()
@@ -181,6 +181,8 @@ def _references(body: Body) -> Iterator[tuple[Held, int | None]]:
             pending.extend(value.values())
         elif isinstance(value, Rebuilt):
             pending.extend(value.leaves)
+        elif isinstance(value, Made):
+            pending.extend(value.fields.values())
 
 
 def _position(caller: nn.Module, held: Held, wanted: nn.Module) -> int | None:

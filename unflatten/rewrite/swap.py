@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import nn
 
 from unflatten.errors import NotAModuleError, RewriteError
-from unflatten.modules import DEFINITION, pick
+from unflatten.modules import DEFINITION, guess
 from unflatten.paths import ModulePath
 from unflatten.rewrite.sites import Site, Use, everything, find, reach, uses
 
@@ -75,12 +75,14 @@ def _check(site: Site, use: Use, replacement: nn.Module) -> None:
         raise RewriteError(
             f"can't put a {type(replacement).__name__} in place of {site.name}: {use}, and it has no {wanted!r}"
         ) from error
-    if use.pick is None or not isinstance(found, nn.Module):
+    body = use.call.pick if use.call is not None else None
+    if use.call is None or body is None or not isinstance(found, nn.Module):
         return
-    pick(found, use.pick)
+    if use.call.guessed:
+        guess(found, body)
     definition = getattr(type(found), DEFINITION, None)
-    if definition is not None and use.pick >= len(definition.bodies) > 1:
+    if definition is not None and body >= len(definition.bodies) > 1:
         raise RewriteError(
-            f"can't put a {type(found).__name__} in place of {site.name}: {use} in way {use.pick} of calling it, "
+            f"can't put a {type(found).__name__} in place of {site.name}: {use} in way {body} of calling it, "
             f"and it only knows {len(definition.bodies)}"
         )

@@ -1,4 +1,4 @@
-"""`unflatten`, with every export in the process recorded: to run cases that only know `torch.export.export`."""
+"""`unflatten`, with every export in the process recorded: to run what only knows `torch.export.export` on records."""
 
 from __future__ import annotations
 
