@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy
@@ -194,6 +194,32 @@ def rebuild_one_level(like: object, items: list[Any]) -> Any:
     """A container as another one, with other items (`SUPPORTED_NODES`, 1.12)."""
     node = pytree.SUPPORTED_NODES[pytree._get_node_type(like)]
     return node.unflatten_fn(items, node.flatten_fn(like)[1])
+
+
+def register_container(
+    kind: type, flatten: Callable[[Any], tuple[list[Any], Any]], rebuild: Callable[[Any, Any], Any], name: str
+) -> None:
+    """Makes a class a pytree whose context is a list of names (`register_pytree_node`, 2.2).
+
+    Args:
+        kind: the class.
+        flatten: from an object to its items and their names.
+        rebuild: from items and names to an object.
+        name: what saved programs call the class.
+    """
+    pytree.register_pytree_node(
+        kind,
+        flatten,
+        rebuild,
+        serialized_type_name=name,
+        to_dumpable_context=list,
+        from_dumpable_context=list,
+        flatten_with_keys_fn=lambda value: _with_keys(*flatten(value)),
+    )
+
+
+def _with_keys(items: list[Any], names: Any) -> tuple[list[Any], Any]:
+    return [(pytree.MappingKey(name), item) for name, item in zip(names, items, strict=True)], names
 
 
 def tree_spec(kind: Any, context: Any, children: list[TreeSpec]) -> TreeSpec:

@@ -1,0 +1,58 @@
+"""`I`: dv/dt = r x. `IF`: the same with a threshold, and a reset to `v_reset`.
+
+Published files mean `r` per step; `if_gain="r*dt"` takes it per second.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from nir_bridge.primitives.events import integrate_and_fire
+from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
+
+
+class I(Neuron):  # noqa: E742
+    """`v += r x`; gives `v`."""
+
+    constants = ("r",)
+
+    def coefficients(self) -> Coefficients:
+        """What an input counts for."""
+        return (self.r if self.dynamics.if_gain == "r" else self.dynamics.dt * self.r,)
+
+    def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
+        """What is added."""
+        drive: Tensor = coefficients[0] * x
+        return drive
+
+    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
+        """One step."""
+        v = values[0] + drive
+        return v, (v,)
+
+    def rest(self) -> Tensor | None:
+        """An integrator has no leak to rest at."""
+        return None
+
+
+class IF(I):
+    """`v += r x`; gives spikes."""
+
+    constants = ("r", "v_threshold", "v_reset")
+    spiking = True
+
+    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
+        """One step."""
+        v, *queue = values
+        if self.dynamics.integration == "event":
+            y, v = integrate_and_fire(v, drive, self.v_threshold, self.v_reset, self.dynamics, self.slope)
+            y, later = self.lagged(y, tuple(queue))
+            return y, (v, *later)
+        if self.dynamics.reset == "snntorch_subtract":
+            return self.fire_in_two_stages(v, v + drive, tuple(queue))
+        return self.fire(v + drive, tuple(queue))
+
+    def rest(self) -> Tensor | None:
+        """What a reset leaves."""
+        reset: Tensor = self.v_reset
+        return reset
