@@ -22,9 +22,13 @@ from nir_bridge.module import PLAN, NIRModule
 from nir_bridge.network import network_of, units_of
 from nir_bridge.node_map import Factory, NodeMap
 from nir_bridge.plan import Feedback, Part, Plan, Port, Unit
+from nir_bridge.primitives.pooling import SumPool2d
 from nir_bridge.surrogate import Slope, as_slope
 from nir_bridge.wiring import delayed_edges
 from unflatten.assemble import Definition, assemble, define
+
+
+_ONE_BATCH_AXIS = (nn.Conv1d, nn.Conv2d, nn.AvgPool2d, SumPool2d)
 
 
 def from_nir(
@@ -179,7 +183,8 @@ class _Builder:
             delayed=self._labels(path),
             device=self.target.device,
             dtype=self.target.dtype,
-            network=None if path else network_of(self.units, self.flat, self.grouping),
+            one_batch_axis=any(isinstance(leaf.module, _ONE_BATCH_AXIS) for leaf in self.made.leaves.values()),
+            network=None if path else network_of(self.units, self.flat, self.grouping, self._silent_axes()),
             originals=() if path else tuple((node.path, node.label) for node in self.flat.nodes),
         )
 

@@ -13,11 +13,12 @@ from nir_bridge.flattening import Path
 from nir_bridge.plan import Plan
 from nir_bridge.primitives.delay import Delay
 from nir_bridge.primitives.neuron import Neuron
-from nir_bridge.sequence import Recorded, run_series
-from nir_bridge.state import State
+from nir_bridge.sequence import COMPILED, Compiled, Recorded, run_series
+from nir_bridge.state import State, nested
 from unflatten.modules import UnflattenedModule
 
 PLAN = "@nir"
+_NOT_COPIED = frozenset({COMPILED, "_compiled_call_impl"})
 
 
 class NIRModule(UnflattenedModule):
@@ -53,8 +54,39 @@ class NIRModule(UnflattenedModule):
             batch = batch_of(plan, inputs)
             state = self.initial_state(batch or (), inputs[0] if inputs else None)
         elif not torch.compiler.is_compiling():
-            check_state(self, state, batch_of(plan, inputs))
+            batch = batch_of(plan, inputs)
+            check_state(self, state, batch)
+        else:
+            batch = batch_of(plan, inputs)
+        if plan.one_batch_axis and batch is not None and len(batch) > 1:
+            return self._in_one_batch(plan, inputs, state, batch)
         return super().__call__(*inputs, state)
+
+    def _in_one_batch(self, plan: Plan, inputs: list[Tensor], state: State, batch: tuple[int, ...]) -> Any:
+        """A step of a network with modules that take one batch axis, on several."""
+        size = len(batch)
+        flat = [value.reshape(-1, *value.shape[size:]) for value in inputs]
+        folded = state.map(lambda tensor: tensor.reshape(-1, *tensor.shape[size:]))
+        y, state = super().__call__(*flat, folded)
+
+        def unfold(tensor: Tensor) -> Tensor:
+            return tensor.reshape(*batch, *tensor.shape[1:])
+
+        ys = {name: unfold(value) for name, value in y.items()} if isinstance(y, dict) else unfold(y)
+        return ys, state.map(unfold)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compiles single steps, and `run`, as `torch.compile` does with these options.
+
+        Runs are compiled for a fixed number of steps, which are repeated, so that a series of any length needs one
+        compilation.
+        """
+        super().compile(*args, **kwargs)  # type: ignore[no-untyped-call]
+        self.__dict__[COMPILED] = Compiled({"dynamic": False, **kwargs})
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        made, arguments, held = super().__reduce_ex__(protocol)[:3]
+        return made, arguments, {name: value for name, value in held.items() if name not in _NOT_COPIED}
 
     def run(
         self, xs: Any, state: State | None = None, *, time_dim: int = 0, record: Sequence[str] = (), layerwise: bool = True
@@ -121,17 +153,3 @@ def child_at(module: nn.Module, path: Path) -> nn.Module:
             raise KeyError(name)
         module = found
     return module
-
-
-def nested(parts: Mapping[Path, Any]) -> State:
-    """A state from its parts by path."""
-    found: dict[str, Any] = {}
-    deeper: dict[str, dict[Path, Any]] = {}
-    for path, value in parts.items():
-        if len(path) == 1:
-            found[path[0]] = value
-        else:
-            deeper.setdefault(path[0], {})[path[1:]] = value
-    for name, inner in deeper.items():
-        found[name] = nested(inner)
-    return State(**dict(sorted(found.items())))

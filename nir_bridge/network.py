@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import nir
 
+from nir_bridge.bodies import previous_key
 from nir_bridge.components import components
 from nir_bridge.errors import GraphError
 from nir_bridge.fields import Shape
@@ -62,7 +63,7 @@ def _silence(flat: FlatGraph, made: Made, number: int) -> Shape:
     return shape
 
 
-def network_of(units: list[Unit], flat: FlatGraph, grouping: Grouping) -> Network:
+def network_of(units: list[Unit], flat: FlatGraph, grouping: Grouping, silent_axes: int) -> Network:
     """What running series needs to know."""
     following: list[list[int]] = [[] for _ in units]
     for target, unit in enumerate(units):
@@ -78,7 +79,12 @@ def network_of(units: list[Unit], flat: FlatGraph, grouping: Grouping) -> Networ
                     now[term.source].append(node)
         stages.append(tuple(loop[0] for loop in components(members, now)))
     root = flat.scopes[()]
-    kept = tuple((node, group.path) for group in grouping.groups.values() for node in group.feedback)
+    kept = tuple(
+        (node, (*group.path, *previous_key(group.path, units[node])))
+        for group in grouping.groups.values()
+        for node in group.feedback
+        if not units[node].lagged
+    )
     return Network(
         tuple(units),
         tuple(stages),
@@ -86,4 +92,19 @@ def network_of(units: list[Unit], flat: FlatGraph, grouping: Grouping) -> Networ
         tuple((flat.nodes[node].name, node) for node in root.outputs),
         kept,
         tuple(sorted(path for path in grouping.groups if path)),
+        tuple(node for node in _calls(grouping) if units[node].has_module),
+        silent_axes,
     )
+
+
+def _calls(grouping: Grouping) -> list[int]:
+    """The nodes in the order in which a step reaches them."""
+    found: list[int] = []
+    pending: list[int | tuple[str, ...]] = [()]
+    while pending:
+        unit = pending.pop()
+        if isinstance(unit, int):
+            found.append(unit)
+        else:
+            pending += reversed(grouping.groups[unit].units)
+    return found

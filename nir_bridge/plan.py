@@ -93,6 +93,8 @@ class Network:
         inputs, outputs: the numbers of the Input and Output nodes, by name.
         previous: where in the state the last value of a node is kept.
         groups: the paths of the modules that hold others and are called.
+        calls: the nodes that have a module, in the order in which a step calls them.
+        silent_axes: how many axes the input has that zeros are made like.
     """
 
     units: tuple[Unit, ...]
@@ -101,6 +103,8 @@ class Network:
     outputs: tuple[tuple[str, int], ...]
     previous: tuple[tuple[int, Path], ...]
     groups: tuple[Path, ...]
+    calls: tuple[int, ...]
+    silent_axes: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +118,7 @@ class Plan:
         stateful: whether it takes and returns a state.
         delayed: the edges inside that carry the value of the step before.
         device, dtype: what it was made for.
+        one_batch_axis: whether a module inside takes no more than one batch axis.
         network: the flat graph, of the root alone.
         originals: the names of nodes, by the paths of their modules.
     """
@@ -126,6 +131,7 @@ class Plan:
     delayed: tuple[tuple[str, str], ...]
     device: torch.device
     dtype: torch.dtype
+    one_batch_axis: bool = False
     network: Network | None = None
     originals: tuple[tuple[Path, str], ...] = ()
 

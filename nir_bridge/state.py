@@ -101,6 +101,28 @@ class State(Mapping[str, Any]):
                 yield prefix + name, value
 
 
+def nested(parts: Mapping[tuple[str, ...], Any]) -> State:
+    """A state from its parts by path, names in order."""
+    found: dict[str, Any] = {}
+    deeper: dict[str, dict[tuple[str, ...], Any]] = {}
+    for path, value in parts.items():
+        if len(path) == 1:
+            found[path[0]] = value
+        else:
+            deeper.setdefault(path[0], {})[path[1:]] = value
+    for name, inner in deeper.items():
+        found[name] = nested(inner)
+    return State(**dict(sorted(found.items())))
+
+
+def at_path(state: State, path: tuple[str, ...]) -> Any:
+    """A part of a state."""
+    value: Any = state
+    for name in path:
+        value = value[name]
+    return value
+
+
 def _restore(parts: dict[str, Any]) -> State:
     return State(**parts)
 
