@@ -95,15 +95,15 @@ def batch_of(plan: Plan, inputs: Sequence[Tensor]) -> tuple[int, ...] | None:
     Raises:
         ShapeError: inputs differ in them.
     """
-    found: dict[tuple[int, ...], str] = {}
+    first: tuple[str, tuple[int, ...]] | None = None
     for port, value in zip(plan.ports, inputs, strict=True):
         batch = batch_of_one(port, value)
-        if batch is not None:
-            found.setdefault(batch, port.name)
-    if len(found) > 1:
-        shown = ", ".join(f"{batch} of {name!r}" for batch, name in found.items())
-        raise ShapeError(f"inputs differ in their batch axes: {shown}")
-    return next(iter(found), None)
+        if batch is None:
+            continue
+        if first is not None and first[1] != batch:
+            raise ShapeError(f"inputs differ in their batch axes: {first[1]} of {first[0]!r}, {batch} of {port.name!r}")
+        first = first or (port.name, batch)
+    return None if first is None else first[1]
 
 
 def check_state(module: nn.Module, state: State, batch: tuple[int, ...] | None) -> None:

@@ -27,17 +27,16 @@ class State(Mapping[str, Any]):
         torch.Size([2])
     """
 
-    __slots__ = ("_parts",)
     _parts: dict[str, Any]
 
     def __init__(self, /, **parts: Any) -> None:
         object.__setattr__(self, "_parts", parts)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self._parts[name]
-        except KeyError:
-            raise AttributeError(f"this state has no {name!r}; it has {', '.join(self._parts)}") from None
+        parts = self.__dict__.get("_parts", {})
+        if name in parts:
+            return parts[name]
+        raise AttributeError(f"this state has no {name!r}; it has {', '.join(parts)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a state can't be changed; make another one: state.replace({{{name!r}: value}})")
