@@ -128,7 +128,7 @@ class _Writer:
 
     def take(self, given: Input, local: Local) -> None:
         """Notes what a parameter holds: an Input's own value, or the sum of terms from around the group."""
-        if self.sources.units[given.node].is_input:
+        if given.is_port:
             self.values[given.node] = local
         else:
             self.given[given.terms] = local
@@ -201,8 +201,7 @@ class _Writer:
         return total
 
     def is_inside(self, term: Term) -> bool:
-        size = len(self.group.path)
-        return self.sources.units[term.source].path[:size] == self.group.path
+        return term.level >= len(self.group.path)
 
     def value(self, term: Term) -> Local:
         """What an edge brings."""

@@ -52,11 +52,13 @@ class FlatEdge:
     Attributes:
         source, target: the nodes.
         label: as the graph has it, with the names of the graphs around it in front.
+        scope: the path of the graph that it is in.
     """
 
     source: int
     target: int
     label: tuple[str, str]
+    scope: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def flatten(graph: nir.NIRGraph, opaque: Opaque) -> FlatGraph:
     number = {(node.scope, node.name): at for at, node in enumerate(found)}
     by_path = {level.path: level for level in levels}
     edges = [edge for level in levels for edge in level.edges(by_path, number)]
-    edges.sort(key=lambda edge: (edge.target, edge.source, edge.label))
+    edges.sort(key=lambda edge: (edge.target, edge.source, edge.label, edge.scope))
     scopes = {level.path: level.scope(number) for level in levels}
     root = scopes[()]
     for kind, ports in (("Input", root.inputs), ("Output", root.outputs)):
@@ -154,7 +156,7 @@ class _Level:
                 self.end(source, label, nir.Output, "source", levels),
                 self.end(target, label, nir.Input, "target", levels),
             )
-            yield FlatEdge(number[ends[0]], number[ends[1]], label)
+            yield FlatEdge(number[ends[0]], number[ends[1]], label, self.path)
 
     def end(
         self, name: str, edge: tuple[str, str], kind: type[nir.NIRNode], side: str, levels: Mapping[Path, _Level]

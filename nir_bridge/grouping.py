@@ -16,10 +16,11 @@ from nir_bridge.plan import Term
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What a group is given: the sum of some terms, for a node inside."""
+    """What a group is given: the sum of some terms, for a node inside; a port is an Input node of the group's own."""
 
     node: int
     terms: tuple[Term, ...]
+    is_port: bool
 
 
 @dataclass(slots=True)
@@ -74,8 +75,7 @@ class Grouping:
         for target, terms in enumerate(self.terms):
             for term in terms:
                 if not term.delayed:
-                    around = common(self.paths[term.source], self.paths[target])
-                    self.edges.setdefault(around, []).append((term.source, target))
+                    self.edges.setdefault(self.paths[target][: term.level], []).append((term.source, target))
 
     def unit(self, around: Path, node: int) -> int | Path:
         """The node, or the group that it is in, as a part of a group around it."""
@@ -103,11 +103,9 @@ class Grouping:
             number = {unit: at for at, unit in enumerate(units)}
             following: list[list[int]] = [[] for _ in units]
             for source, target in edges:
-                a, b = number[self.unit(path, source)], number[self.unit(path, target)]
-                if a != b:
-                    following[a].append(b)
+                following[number[self.unit(path, source)]].append(number[self.unit(path, target)])
             found = components(range(len(units)), following)
-            broken = [units[at] for loop in found if len(loop) > 1 for at in loop]
+            broken = [units[at] for loop in found for at in loop if len(loop) > 1 or at in following[at]]
             opened = [unit for unit in broken if isinstance(unit, tuple)]
             if not opened:
                 return [units[loop[0]] for loop in found]
@@ -129,15 +127,15 @@ class Grouping:
         forced = scope.inputs if scope is not None else ()
         given: dict[int, tuple[Term, ...]] = {}
         for node in self.members[path]:
-            outside = tuple(term for term in self.terms[node] if self.paths[term.source][:size] != path)
+            outside = tuple(term for term in self.terms[node] if term.level < size)
             if outside:
                 given[node] = outside
         seen: set[tuple[Term, ...]] = set()
         for node in (*forced, *sorted(given.keys() - set(forced))):
             terms = given.get(node, ())
             if node in forced or terms not in seen:
-                seen.add(terms)
-                group.inputs.append(Input(node, terms))
+                seen.update([] if node in forced else [terms])
+                group.inputs.append(Input(node, terms, node in forced))
 
     def _leave(self) -> None:
         """What goes out of each group, and what each keeps for the next step."""
@@ -146,8 +144,8 @@ class Grouping:
         for target, terms in enumerate(self.terms):
             for term in terms:
                 path = self.paths[term.source]
-                around = common(path, self.paths[target])
-                for size in range(len(around) + 1, len(path)):
+                around = self.paths[target][: term.level]
+                for size in range(term.level + 1, len(path)):
                     left.get(path[:size], set()).add(term.source)
                 if term.delayed:
                     kept[self._called(around)].add(term.source)

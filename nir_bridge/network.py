@@ -8,8 +8,8 @@ from nir_bridge.bodies import previous_key
 from nir_bridge.components import components
 from nir_bridge.errors import GraphError
 from nir_bridge.fields import Shape
-from nir_bridge.flattening import FlatGraph
-from nir_bridge.grouping import Grouping
+from nir_bridge.flattening import FlatEdge, FlatGraph
+from nir_bridge.grouping import Grouping, common
 from nir_bridge.making import Made
 from nir_bridge.plan import Network, Term, Unit
 from nir_bridge.primitives.neuron import Neuron
@@ -23,11 +23,11 @@ def units_of(flat: FlatGraph, delayed: frozenset[int], made: Made) -> list[Unit]
     """
     terms: list[list[Term]] = [[] for _ in flat.nodes]
     for at, edge in enumerate(flat.edges):
-        terms[edge.target].append(Term(edge.source, at in delayed))
+        terms[edge.target].append(Term(edge.source, at in delayed, _level(flat, edge)))
     silent: dict[Shape, int] = {}
     for number, found in enumerate(terms):
         if not found and number not in flat.scopes[()].inputs:
-            found.append(Term(silent.setdefault(_silence(flat, made, number), len(flat.nodes) + len(silent)), False))
+            found.append(Term(silent.setdefault(_silence(flat, made, number), len(flat.nodes) + len(silent)), False, 0))
     units = []
     for number, node in enumerate(flat.nodes):
         leaf = made.leaves.get(number)
@@ -49,8 +49,18 @@ def units_of(flat: FlatGraph, delayed: frozenset[int], made: Made) -> list[Unit]
         if first is None:
             raise GraphError("every Input of the graph has edges that lead into it, so nothing says how large a batch is")
         path = (f"%0{len(units) - len(flat.nodes)}",)
-        units.append(Unit(path, "silence", (Term(first, False),), has_module=False, silent=shape))
+        units.append(Unit(path, "silence", (Term(first, False, 0),), has_module=False, silent=shape))
     return units
+
+
+def _level(flat: FlatGraph, edge: FlatEdge) -> int:
+    """How deep the innermost group is that an edge is in: around both ends, and not inside of a deeper graph."""
+    first, second = flat.nodes[edge.source].path, flat.nodes[edge.target].path
+    level = len(common(first, second))
+    for size in range(len(edge.scope) + 1, level + 1):
+        if first[:size] in flat.scopes:
+            return size - 1
+    return level
 
 
 def _silence(flat: FlatGraph, made: Made, number: int) -> Shape:

@@ -49,10 +49,17 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What goes into a node: the value of another one, of this step or of the one before."""
+    """What goes into a node: the value of another one.
+
+    Attributes:
+        source: the other one.
+        delayed: whether it is that of the step before.
+        level: how many names are in the path of the innermost group that the edge is in.
+    """
 
     source: int
     delayed: bool
+    level: int
 
 
 @dataclass(frozen=True, slots=True)

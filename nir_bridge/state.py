@@ -15,7 +15,7 @@ from unflatten.assemble import register_container
 class State(Mapping[str, Any]):
     """The state of a module, from its parts by name: states of children, tensors, None where a module starts by itself.
 
-    It is a pytree, so `torch.compile`, `torch.export` and `torch.func` take it; it pickles. Parts are reached as
+    Parts are in the order of their names. It is a pytree, so `torch.compile`, `torch.export` and `torch.func` take it; it pickles. Parts are reached as
     attributes, or as items where a name is no identifier; an item can also be a path. What a module gave one step
     ago, where a cycle needs it, is named after the module, with `.out` behind.
 
@@ -30,7 +30,7 @@ class State(Mapping[str, Any]):
     _parts: dict[str, Any]
 
     def __init__(self, /, **parts: Any) -> None:
-        object.__setattr__(self, "_parts", parts)
+        object.__setattr__(self, "_parts", {name: parts[name] for name in sorted(parts)})
 
     def __getattr__(self, name: str) -> Any:
         parts = self.__dict__.get("_parts", {})
@@ -101,7 +101,7 @@ class State(Mapping[str, Any]):
 
 
 def nested(parts: Mapping[tuple[str, ...], Any]) -> State:
-    """A state from its parts by path, names in order."""
+    """A state from its parts by path."""
     found: dict[str, Any] = {}
     deeper: dict[str, dict[tuple[str, ...], Any]] = {}
     for path, value in parts.items():
@@ -111,7 +111,7 @@ def nested(parts: Mapping[tuple[str, ...], Any]) -> State:
             deeper.setdefault(path[0], {})[path[1:]] = value
     for name, inner in deeper.items():
         found[name] = nested(inner)
-    return State(**dict(sorted(found.items())))
+    return State(**found)
 
 
 def at_path(state: State, path: tuple[str, ...]) -> Any:
