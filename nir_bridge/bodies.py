@@ -156,9 +156,7 @@ class _Writer:
         """The values of a group's outputs."""
         inner = self.sources.grouping.groups[path]
         names = [plain(self.sources.names[given.node]) for given in inner.inputs]
-        arguments = [
-            self.total(given.terms, f"{name}_in", ()) for name, given in zip(names, inner.inputs, strict=True)
-        ]
+        arguments = [self.total(given.terms, f"{name}_in", ()) for name, given in zip(names, inner.inputs, strict=True)]
         prefix = plain(path[-1])
         if len(inner.outputs) == 1:
             outs = [(self.local(prefix), ())]

@@ -37,15 +37,15 @@ def read(path: str | os.PathLike[str]) -> nir.NIRNode:
     except _FAULTS as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(f"{str(path)!r} can't be read as HDF5, in which NIR files are: {error}. Is it cut off?") from error
+        raise FileError(
+            f"{str(path)!r} can't be read as HDF5, in which NIR files are: {error}. Is it cut off?"
+        ) from error
     return _node(found, str(path), "")
 
 
 def _content(group: Any) -> dict[str, Any]:
     """What an HDF5 group holds, as nested dicts."""
-    return {
-        name: _content(item) if isinstance(item, h5py.Group) else _value(item[()]) for name, item in group.items()
-    }
+    return {name: _content(item) if isinstance(item, h5py.Group) else _value(item[()]) for name, item in group.items()}
 
 
 def _value(value: Any) -> Any:

@@ -188,7 +188,11 @@ class _Level:
             named = ", ".join(repr(f"{self.label}.{port}") for port in ports)
             raise GraphError(
                 f"edge {edge}: graph {self.label!r} has {len(ports)} {kind.__name__} nodes; "
-                + (f"name one of them in the edge: {named}" if ports else f"add one, named e.g. {kind.__name__.lower()!r}")
+                + (
+                    f"name one of them in the edge: {named}"
+                    if ports
+                    else f"add one, named e.g. {kind.__name__.lower()!r}"
+                )
             )
         return ports[0]
 

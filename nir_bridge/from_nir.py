@@ -83,7 +83,9 @@ def from_nir(
         >>> spikes
         tensor([1., 0.])
     """
-    target = Target(torch.device(device or "cpu"), dtype, as_dynamics(dynamics, dt), as_slope(surrogate), learn_dynamics)
+    target = Target(
+        torch.device(device or "cpu"), dtype, as_dynamics(dynamics, dt), as_slope(surrogate), learn_dynamics
+    )
     mapped = node_map if isinstance(node_map, NodeMap) else NodeMap(node_map)
     node = read(graph) if isinstance(graph, str | os.PathLike) else graph
     if not isinstance(node, nir.NIRNode):
@@ -231,5 +233,3 @@ class _Builder:
         if silent is None:
             return 0
         return len(self.made.takes.get(silent.terms[0].source) or ())
-
-

@@ -117,7 +117,9 @@ class _Maker:
         if leaf is None:
             leaf = self.shared[id(node.node)] = self.leaf(node, fields, primitive, given)
         self.leaves[number] = leaf
-        self.takes[number] = given or (primitive.takes(fields) if primitive else declared_shape(node.node.input_type, "input"))
+        self.takes[number] = given or (
+            primitive.takes(fields) if primitive else declared_shape(node.node.input_type, "input")
+        )
         self.gives[number] = self.given_by(leaf, fields, primitive, given)
 
     def given_by(self, leaf: Leaf, fields: Fields, primitive: Primitive | None, given: Shape | None) -> Shape | None:
@@ -150,7 +152,9 @@ class _Maker:
 
     def port_shape(self, number: int, node: FlatNode, given: Shape | None) -> Shape | None:
         """The shape of what goes through an Input or Output node."""
-        kind, types = ("input", node.node.input_type) if isinstance(node.node, nir.Input) else ("output", node.node.output_type)
+        kind, types = (
+            ("input", node.node.input_type) if isinstance(node.node, nir.Input) else ("output", node.node.output_type)
+        )
         declared = declared_shape(types, kind)
         if given is not None:
             if declared is not None and _squeezed(declared) != _squeezed(given):
@@ -212,4 +216,3 @@ def _squeezed(shape: Sequence[int]) -> Shape:
 def primitive_of(node: nir.NIRNode) -> Primitive | None:
     """What is known of a node's type, or of the nearest base of it."""
     return next((PRIMITIVES[kind] for kind in type(node).__mro__ if kind in PRIMITIVES), None)
-

@@ -50,17 +50,17 @@ class NIRModule(UnflattenedModule):
         inputs, state = admit(plan, args, kwargs)
         if not plan.stateful:
             return super().__call__(*inputs)
+        batch = batch_of(plan, inputs)
         if state is None:
-            batch = batch_of(plan, inputs)
             state = self.initial_state(batch or (), inputs[0] if inputs else None)
-        elif not torch.compiler.is_compiling():
-            batch = batch_of(plan, inputs)
+        elif not torch.compiler.is_compiling() and not state.is_known(plan, batch):
             check_state(self, state, batch)
-        else:
-            batch = batch_of(plan, inputs)
         if plan.one_batch_axis and batch is not None and len(batch) > 1:
             return self._in_one_batch(plan, inputs, state, batch)
-        return super().__call__(*inputs, state)
+        result = super().__call__(*inputs, state)
+        if plan.network is not None and not torch.compiler.is_compiling():
+            result[1].mark(plan, batch)
+        return result
 
     def _in_one_batch(self, plan: Plan, inputs: list[Tensor], state: State, batch: tuple[int, ...]) -> Any:
         """A step of a network with modules that take one batch axis, on several."""
@@ -89,7 +89,13 @@ class NIRModule(UnflattenedModule):
         return made, arguments, {name: value for name, value in held.items() if name not in _NOT_COPIED}
 
     def run(
-        self, xs: Any, state: State | None = None, *, time_dim: int = 0, record: Sequence[str] = (), layerwise: bool = True
+        self,
+        xs: Any,
+        state: State | None = None,
+        *,
+        time_dim: int = 0,
+        record: Sequence[str] = (),
+        layerwise: bool = True,
     ) -> tuple[Any, State] | tuple[Any, State, Recorded]:
         """A whole series.
 

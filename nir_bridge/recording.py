@@ -141,5 +141,7 @@ def _places(
     nodes = [want.node for want in asked.values() if want.part is None]
     missing = [network.units[node].label for node in nodes if node not in places]
     if missing:
-        raise RecordError(f"{missing[0]!r} adds values up and has no module, so stepping can't record it; run layerwise")
+        raise RecordError(
+            f"{missing[0]!r} adds values up and has no module, so stepping can't record it; run layerwise"
+        )
     return places, list({id(at[node]): at[node] for node in nodes}.values())

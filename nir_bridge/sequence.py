@@ -64,7 +64,9 @@ def _series(plan: Plan, xs: Any, time_dim: int) -> tuple[list[Tensor], int]:
     series = [values.movedim(axis, 0) for values in inputs]
     lengths = {values.shape[0] for values in series}
     if len(lengths) > 1 or 0 in lengths:
-        raise CallError(f"a series needs at least one step, and all inputs the same number; there are {sorted(lengths)}")
+        raise CallError(
+            f"a series needs at least one step, and all inputs the same number; there are {sorted(lengths)}"
+        )
     return series, axis
 
 

@@ -177,7 +177,9 @@ class _Loop:
 
     def neuron(self, node: int, module: Neuron) -> Callable[[Tensor], Tensor]:
         coefficients, states = module.coefficients(), self.flow.states
-        keep = [(module.parts.index(name), self.kept.setdefault((node, name), [])) for name in self.flow.keep.get(node, ())]
+        keep = [
+            (module.parts.index(name), self.kept.setdefault((node, name), [])) for name in self.flow.keep.get(node, ())
+        ]
 
         def step(x: Tensor) -> Tensor:
             y, values = module.advance(module.drive(x, coefficients), states[node], coefficients)

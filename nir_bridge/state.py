@@ -67,6 +67,15 @@ class State(Mapping[str, Any]):
     def __reduce__(self) -> Any:
         return _restore, (self._parts,)
 
+    def mark(self, plan: object, batch: tuple[int, ...] | None) -> None:
+        """Notes which network made the state, which then need not look at it again: it can't change."""
+        self.__dict__["_mark"] = (plan, batch)
+
+    def is_known(self, plan: object, batch: tuple[int, ...] | None) -> bool:
+        """Whether a network has made this state, for these batch axes."""
+        mark = self.__dict__.get("_mark")
+        return mark is not None and mark[0] is plan and mark[1] == batch
+
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         """The same state with every tensor put through a function."""
         return State(**{name: _mapped(value, function) for name, value in self._parts.items()})

@@ -72,9 +72,7 @@ class _Cutter:
     def loops(self, members: Sequence[int], successors: dict[int, list[int]] | None = None) -> list[list[int]]:
         """The components that hold a cycle."""
         following = self.next if successors is None else successors
-        return [
-            found for found in components(members, following) if len(found) > 1 or found[0] in following[found[0]]
-        ]
+        return [found for found in components(members, following) if len(found) > 1 or found[0] in following[found[0]]]
 
     def rank(self, node: int) -> tuple[float, bool, float, int]:
         """Smaller for a better head of a loop: near the inputs, a neuron, far from the outputs."""

@@ -42,6 +42,7 @@ __all__ = [
     "guard_sources",
     "has_effects",
     "in_backward",
+    "in_transform",
     "is_fx_symbolic_tracing",
     "is_generated_module",
     "is_literal_constant",
@@ -122,6 +123,11 @@ def as_parameter(data: torch.Tensor, like: torch.nn.Parameter) -> torch.nn.Param
 def in_backward() -> bool:
     """Whether the autograd engine is running on this thread: activation recomputation calls modules from it."""
     return torch._C._current_graph_task_id() != -1
+
+
+def in_transform() -> bool:
+    """Whether a `torch.func` transform is going on, so that tensors made now may not outlive it (2.1)."""
+    return bool(torch._C._are_functorch_transforms_active())
 
 
 class Local(threading.local):

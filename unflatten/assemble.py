@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from unflatten._torch import register_container
+from unflatten._torch import in_transform, register_container
 from unflatten.calls.known import Place
 from unflatten.classes import class_of, new_module
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Step
@@ -32,6 +32,7 @@ __all__ = [
     "Step",
     "assemble",
     "define",
+    "in_transform",
     "register_container",
 ]
 

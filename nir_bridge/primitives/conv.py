@@ -83,7 +83,9 @@ class _Settings:
         ):
             sizes.append((size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1)
         if min(sizes) < 1:
-            raise self.fields.error("weight", f"the kernel is larger than the padded input of shape {shape}", ShapeError)
+            raise self.fields.error(
+                "weight", f"the kernel is larger than the padded input of shape {shape}", ShapeError
+            )
         return sizes
 
 
@@ -105,7 +107,9 @@ def _make(fields: Fields, rank: int, target: Target) -> nn.Module:
     if fields.raw("bias") is not None:
         bias = fields.finite("bias")
         if bias.shape != settings.weight[:1]:
-            raise fields.error("bias", f"has shape {bias.shape}, but there are {settings.weight[0]} channels", ShapeError)
+            raise fields.error(
+                "bias", f"has shape {bias.shape}, but there are {settings.weight[0]} channels", ShapeError
+            )
         conv.bias = parameter(bias, target)
     return conv
 

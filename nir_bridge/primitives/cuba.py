@@ -9,17 +9,22 @@ from torch import Tensor
 
 from nir_bridge.primitives.events import current_and_fire, synapse
 from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
-from nir_bridge.primitives.steps import decay_of, gain_of, scaled
+from nir_bridge.primitives.steps import decay_of, gain_of, offset_of, scaled, shifted
 
 
 class CubaLI(Neuron):
     """A current-based leaky integrator; gives `v`."""
 
     own = ("i", "v")
-    constants = ("tau_syn", "tau_mem", "r", "v_leak", "w_in")
+    constants: tuple[str, ...] = ("tau_syn", "tau_mem", "r", "v_leak", "w_in")
     time_constants = ("tau_syn", "tau_mem")
+    tau_syn: Tensor
+    tau_mem: Tensor
+    r: Tensor
+    v_leak: Tensor
+    w_in: Tensor
 
-    def coefficients(self) -> Coefficients:
+    def computed(self, known: bool) -> Coefficients:
         """Decay and gain of the current, decay and gain of the potential, and what the leak adds."""
         rules = self.dynamics
         decay = decay_of(self.tau_mem, rules)
@@ -28,14 +33,13 @@ class CubaLI(Neuron):
             gain_of(rules.synapse_gain, self.tau_syn, self.w_in, rules.dt),
             decay,
             gain_of(rules.input_gain, self.tau_mem, self.r, rules.dt),
-            (1 - decay) * self.v_leak,
+            offset_of(decay, self.v_leak, known),
         )
 
     def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
         """What is added to the current; for events, where the current is going."""
         if self.dynamics.integration == "event":
-            goal: Tensor = self.w_in * x
-            return goal
+            return self.w_in * x
         return scaled(x, coefficients[1])
 
     def currents(self, drive: Tensor, i: Tensor, coefficients: Coefficients) -> tuple[Tensor, Tensor]:
@@ -46,9 +50,8 @@ class CubaLI(Neuron):
 
     def potential(self, current: Tensor, v: Tensor, coefficients: Coefficients) -> Tensor:
         """The new potential, before any spike."""
-        _, _, decay, gain, offset = coefficients
-        new: Tensor = decay * v + (scaled(current, gain) + offset)
-        return new
+        decay: Tensor = coefficients[2]
+        return decay * v + shifted(scaled(current, coefficients[3]), coefficients[4])
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
         """One step."""
@@ -68,22 +71,26 @@ class CubaLI(Neuron):
 class CubaLIF(CubaLI):
     """A current-based leaky integrator that spikes."""
 
-    constants = ("tau_syn", "tau_mem", "r", "v_leak", "v_threshold", "v_reset", "w_in")
+    constants: tuple[str, ...] = ("tau_syn", "tau_mem", "r", "v_leak", "v_threshold", "v_reset", "w_in")
     spiking = True
+    v_threshold: Tensor
+    v_reset: Tensor
+
+    def computed(self, known: bool) -> Coefficients:
+        """The coefficients of a leaky integrator, threshold and reset."""
+        return (*super().computed(known), (self.v_threshold, self.v_reset))
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
         """One step."""
-        i, before, *rest = values
-        queue = tuple(rest)
+        i, before, queue, levels = values[0], values[1], values[2:], coefficients[5]
         if self.dynamics.integration == "event":
-            levels = (self.v_threshold, self.v_reset)
             y, i, v = current_and_fire((i, before), drive, self.event_constants(), levels, (self.dynamics, self.slope))
             y, queue = self.lagged(y, queue)
             return y, (i, v, *queue)
         i, current = self.currents(drive, i, coefficients)
         v = self.potential(current, before, coefficients)
         if self.dynamics.reset == "snntorch_subtract":
-            y, after = self.fire_in_two_stages(before, v, queue)
+            y, after = self.fire_in_two_stages(before, v, levels[0], queue)
         else:
-            y, after = self.fire(v, queue)
+            y, after = self.fire(v, levels, queue)
         return y, (i, *after)

@@ -69,7 +69,12 @@ def _make(fields: Fields, given: Shape | None, target: Target) -> nn.Module:
     held = torch.from_numpy(np.array(steps))
     device = target.device
     shape = given or field_shape(fields, "delay") or ()
-    return Delay(torch.empty_like(held, device=device) if device.type == "meta" else held.to(device), longest, shape, target.dtype)
+    return Delay(
+        torch.empty_like(held, device=device) if device.type == "meta" else held.to(device),
+        longest,
+        shape,
+        target.dtype,
+    )
 
 
 DELAY = Primitive(

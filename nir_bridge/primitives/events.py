@@ -61,9 +61,18 @@ def leak_and_fire(
 
 
 def integrate_and_fire(
-    v: Tensor, drive: Tensor, threshold: Tensor, v_reset: Tensor, dynamics: Dynamics, slope: Slope
+    v: Tensor, drive: Tensor, levels: tuple[Tensor, Tensor], dynamics: Dynamics, slope: Slope
 ) -> tuple[Tensor, Tensor]:
-    """Spikes and the potential after one step of an integrator without leak; the drive is what the step adds."""
+    """Spikes and the potential after one step of an integrator without leak.
+
+    Args:
+        v: the potential before.
+        drive: what the step adds.
+        levels: threshold and reset.
+        dynamics: the rules.
+        slope: the surrogate's.
+    """
+    threshold, v_reset = levels
     end = v + drive
     crossed = (end >= threshold) & (drive > 0)
     restart = _restart(threshold, v_reset, dynamics)

@@ -14,9 +14,11 @@ from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
 class I(Neuron):  # noqa: E742
     """`v += r x`; gives `v`."""
 
-    constants = ("r",)
+    constants: tuple[str, ...] = ("r",)
 
-    def coefficients(self) -> Coefficients:
+    r: Tensor
+
+    def computed(self, known: bool) -> Coefficients:  # noqa: ARG002
         """What an input counts for."""
         return (self.r if self.dynamics.if_gain == "r" else self.dynamics.dt * self.r,)
 
@@ -40,19 +42,24 @@ class IF(I):
 
     constants = ("r", "v_threshold", "v_reset")
     spiking = True
+    v_threshold: Tensor
+    v_reset: Tensor
+
+    def computed(self, known: bool) -> Coefficients:
+        """What an input counts for, threshold and reset."""
+        return (*super().computed(known), (self.v_threshold, self.v_reset))
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
         """One step."""
-        v, *queue = values
+        v, queue, levels = values[0], values[1:], coefficients[1]
         if self.dynamics.integration == "event":
-            y, v = integrate_and_fire(v, drive, self.v_threshold, self.v_reset, self.dynamics, self.slope)
-            y, later = self.lagged(y, tuple(queue))
+            y, v = integrate_and_fire(v, drive, levels, self.dynamics, self.slope)
+            y, later = self.lagged(y, queue)
             return y, (v, *later)
         if self.dynamics.reset == "snntorch_subtract":
-            return self.fire_in_two_stages(v, v + drive, tuple(queue))
-        return self.fire(v + drive, tuple(queue))
+            return self.fire_in_two_stages(v, v + drive, levels[0], queue)
+        return self.fire(v + drive, levels, queue)
 
     def rest(self) -> Tensor | None:
         """What a reset leaves."""
-        reset: Tensor = self.v_reset
-        return reset
+        return self.v_reset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,47 @@ from torch import Tensor, nn
 from nir_bridge.errors import ShapeError
 from nir_bridge.fields import Fields, Shape, Target, hold_constants
 from nir_bridge.primitives.base import fits, mismatch
-from nir_bridge.primitives.steps import fire, reset
+from nir_bridge.primitives.steps import fire
 from nir_bridge.state import State
+from unflatten.assemble import in_transform
 
 Values = tuple[Tensor, ...]
 Coefficients = tuple[Any, ...]
+Levels = tuple[Tensor, Tensor]
+CACHE = "@coefficients"
+
+
+@dataclass(frozen=True, eq=False)
+class Cache:
+    """Coefficients, and the constants that they are for.
+
+    Attributes:
+        sources: each constant with its name, its version and where its memory is.
+        coefficients: what was computed of them.
+    """
+
+    sources: tuple[tuple[str, Tensor, int, int], ...]
+    coefficients: Coefficients
+
+    @staticmethod
+    def of(module: Neuron) -> Cache | None:
+        """The coefficients of a neuron; None where they can't outlive this call, or gradients go through them."""
+        held = list(module._buffers.items())
+        if len(held) != len(module.constants) or in_transform() or torch.is_inference_mode_enabled():
+            return None
+        sources = []
+        for name, tensor in held:
+            if type(tensor) is not Tensor or tensor.requires_grad or tensor.is_inference() or tensor.is_meta:
+                return None
+            sources.append((name, tensor, tensor._version, tensor.data_ptr()))
+        return Cache(tuple(sources), module.computed(known=True))
+
+    def is_valid(self, held: Mapping[str, Tensor | None]) -> bool:
+        """Whether the constants are still the same."""
+        for name, tensor, version, place in self.sources:
+            if held.get(name) is not tensor or tensor._version != version or tensor.data_ptr() != place:
+                return False
+        return True
 
 
 class Neuron(nn.Module):
@@ -77,8 +114,31 @@ class Neuron(nn.Module):
         return torch.stack(outputs), values, {name: torch.stack(found) for name, found in kept.items()}
 
     def coefficients(self) -> Coefficients:
-        """What a step needs of the constants; the same for all steps."""
+        """What a step needs of the constants; the same for all steps, and kept until a constant changes.
+
+        Changes that torch does not count are not seen: those through `.data` or numpy. Assign or write to the
+        buffer itself.
+        """
+        if torch.compiler.is_compiling():
+            return self.computed(known=False)
+        cache: Cache | None = self.__dict__.get(CACHE)
+        if cache is None or not cache.is_valid(self._buffers):
+            cache = Cache.of(self)
+            if cache is None:
+                return self.computed(known=False)
+            self.__dict__[CACHE] = cache
+        return cache.coefficients
+
+    def computed(self, known: bool) -> Coefficients:
+        """The coefficients anew.
+
+        Args:
+            known: whether values may be looked at, so that what adds nothing can be left out.
+        """
         raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != CACHE}  # type: ignore[misc]
 
     def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
         """What an input does, as far as it doesn't depend on the state; inputs may be a series."""
@@ -92,31 +152,38 @@ class Neuron(nn.Module):
         """What comes out now, and what is still to come."""
         return (queue[0], (*queue[1:], spikes)) if queue else (spikes, ())
 
-    def fire(self, v: Tensor, queue: Values, late: bool = False) -> tuple[Tensor, Values]:
+    def fire(self, v: Tensor, levels: Levels, queue: Values, late: bool = False) -> tuple[Tensor, Values]:
         """Spikes, resets, and holds spikes back where they come out later.
 
         Args:
             v: the potential.
+            levels: threshold and reset.
             queue: the spikes that were held back.
             late: whether the reset is left to the next step.
         """
-        spikes = fire(v, self.v_threshold, self.dynamics, self.slope)
-        after = v if late else reset(v, spikes, self.v_threshold, self.v_reset, self.dynamics)
+        threshold, v_reset = levels
+        spikes, where = fire(v, threshold, self.dynamics, self.slope)
+        if late:
+            after = v
+        elif self.dynamics.reset == "v_reset":
+            after = torch.where(where, v_reset, v)
+        else:
+            after = v - spikes * threshold
         y, queue = self.lagged(spikes, queue)
         return y, (after, *queue)
 
-    def fire_in_two_stages(self, before: Tensor, v: Tensor, queue: Values) -> tuple[Tensor, Values]:
+    def fire_in_two_stages(self, before: Tensor, v: Tensor, threshold: Tensor, queue: Values) -> tuple[Tensor, Values]:
         """What snnTorch does where it subtracts: last step's reset first, then the difference to this one's.
 
         Args:
             before: the potential that the step began with.
             v: the potential without resets.
+            threshold: what potentials are compared with.
             queue: the spikes that were held back.
         """
-        threshold: Tensor = self.v_threshold
         last = (before > threshold).to(v.dtype)
         v = v - last * threshold
-        spikes = fire(v, threshold, self.dynamics, self.slope)
+        spikes, _ = fire(v, threshold, self.dynamics, self.slope)
         y, queue = self.lagged(spikes, queue)
         return y, (v - (spikes - last) * threshold, *queue)
 

@@ -48,7 +48,9 @@ def _gives(fields: Fields, given: Shape | None) -> Shape | None:
         return None
     if len(given) != 3:
         raise mismatch(fields, "kernel_size", "(channels, height, width)", given)
-    sizes = [(size + 2 * pad - kernel) // stride + 1 for size, kernel, stride, pad in zip(given[1:], *window, strict=True)]
+    sizes = [
+        (size + 2 * pad - kernel) // stride + 1 for size, kernel, stride, pad in zip(given[1:], *window, strict=True)
+    ]
     if min(sizes) < 1:
         raise fields.error("kernel_size", f"the window is larger than the padded input of shape {given}", ShapeError)
     return (given[0], *sizes)

@@ -31,8 +31,18 @@ def scaled(x: Tensor, gain: Tensor | None) -> Tensor:
     return x if gain is None else gain * x
 
 
-def fire(v: Tensor, threshold: Tensor, dynamics: Dynamics, slope: Slope) -> Tensor:
-    """The spikes of one step, with a surrogate gradient.
+def offset_of(decay: Tensor, v_leak: Tensor, known: bool) -> Tensor | None:
+    """What the leak adds in one step; None where that is known to be nothing."""
+    return None if known and not bool(v_leak.any()) else (1 - decay) * v_leak
+
+
+def shifted(x: Tensor, offset: Tensor | None) -> Tensor:
+    """A value with an offset added."""
+    return x if offset is None else x + offset
+
+
+def fire(v: Tensor, threshold: Tensor, dynamics: Dynamics, slope: Slope) -> tuple[Tensor, Tensor]:
+    """The spikes of one step, with a surrogate gradient, and where they are.
 
     Args:
         v: the potential.
@@ -41,21 +51,20 @@ def fire(v: Tensor, threshold: Tensor, dynamics: Dynamics, slope: Slope) -> Tens
         slope: the surrogate's.
     """
     if dynamics.multi_spike:
-        above = torch.floor(v / threshold).clamp(min=0)
-        if dynamics.spike_test == ">":
-            above = (torch.ceil(v / threshold) - 1).clamp(min=0)
+        count = _count(v, threshold, dynamics.spike_test)
+        where = count > 0
     else:
-        above = v > threshold if dynamics.spike_test == ">" else v >= threshold
+        count = where = v > threshold if dynamics.spike_test == ">" else v >= threshold
     if not (torch.is_grad_enabled() and (v.requires_grad or threshold.requires_grad)):
-        return above.to(v.dtype)
+        return count.to(v.dtype), where
     distance = v - threshold
     if dynamics.multi_spike:  # the nearest of the thresholds, one, two, three ... times
         distance = v / threshold - torch.round(v / threshold).clamp(min=1).detach()
-    return spike(distance, above, slope)
+    return spike(distance, count, slope), where
 
 
-def reset(v: Tensor, spikes: Tensor, threshold: Tensor, v_reset: Tensor, dynamics: Dynamics) -> Tensor:
-    """The potential after its spikes."""
-    if dynamics.reset == "v_reset":
-        return torch.where(spikes.detach() > 0, v_reset, v)
-    return v - spikes * threshold
+def _count(v: Tensor, threshold: Tensor, spike_test: str) -> Tensor:
+    """How often the threshold fits into the potential."""
+    if spike_test == ">":
+        return (torch.ceil(v / threshold) - 1).clamp(min=0).detach()
+    return torch.floor(v / threshold).clamp(min=0).detach()

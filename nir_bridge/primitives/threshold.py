@@ -14,6 +14,8 @@ from nir_bridge.primitives.steps import fire
 class Threshold(nn.Module):
     """A step function with a surrogate gradient."""
 
+    threshold: Tensor
+
     def __init__(self, fields: Fields, target: Target) -> None:
         super().__init__()
         hold_constants(self, {"threshold": fields.finite("threshold")}, target)
@@ -22,7 +24,7 @@ class Threshold(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The spikes."""
-        return fire(x, self.threshold, self.dynamics, self.slope)
+        return fire(x, self.threshold, self.dynamics, self.slope)[0]
 
     def extra_repr(self) -> str:
         """The shape of the thresholds."""
