@@ -58,7 +58,7 @@ class NIRModule(UnflattenedModule):
         if plan.one_batch_axis and batch is not None and len(batch) > 1:
             return self._in_one_batch(plan, inputs, state, batch)
         result = super().__call__(*inputs, state)
-        if plan.network is not None and not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling():
             result[1].mark(plan, batch)
         return result
 

@@ -138,8 +138,10 @@ class _Loop:
         self.units = stages.units
         self.modules = stages.modules
         self.steps: list[tuple[int, Callable[[Tensor], Tensor]]] = []
-        self.outside: dict[int, Sequence[Tensor]] = {}
-        self.now: dict[int, Any] = {}
+        self.outside: dict[int, tuple[Tensor, ...]] = {}
+        self.now: dict[int, Tensor] = {}
+        self.late = {node: flow.previous[node] for node in nodes if node in flow.previous}
+        self.kept_for_next = tuple(self.late)
         self.collected: dict[int, list[Tensor]] = {node: [] for node in nodes}
         self.kept: dict[tuple[int, str], list[Tensor]] = {}
         for node in nodes:
@@ -191,30 +193,44 @@ class _Loop:
         return step
 
     def run(self) -> None:
-        inputs = {node: self.terms_of(node) for node in self.nodes}
+        now, late = self.now, self.late
+        steps = [
+            (node, step, self.outside.get(node), self.terms_of(node), self.collected[node].append)
+            for node, step in self.steps
+        ]
+        lagged = self.lagged()
         for time in range(self.length):
-            late = self.late()
-            for node, step in self.steps:
-                values = [self.outside[node][time]] if node in self.outside else []
-                values += [(late if delayed else self.now)[source] for source, delayed in inputs[node]]
-                y = self.now[node] = step(summed(values))
-                self.collected[node].append(y)
-            for node in self.flow.previous:
-                if node in self.now:
-                    self.flow.previous[node] = self.now[node]
+            for node, states, at in lagged:
+                late[node] = states[node][at]
+            for node, step, outside, terms, collect in steps:
+                total = None if outside is None else outside[time]
+                for values, source in terms:
+                    total = values[source] if total is None else total + values[source]
+                if total is None:
+                    continue
+                now[node] = step(total)
+                collect(now[node])
+            for node in self.kept_for_next:
+                late[node] = now[node]
+        for node in self.kept_for_next:
+            self.flow.previous[node] = late[node]
         for node, found in self.collected.items():
             self.flow.series[node] = torch.stack(found)
         self.flow.kept.update({key: torch.stack(found) for key, found in self.kept.items()})
 
-    def terms_of(self, node: int) -> list[tuple[int, bool]]:
-        inside = self.collected
-        return [(term.source, term.delayed) for term in self.units[node].terms if term.source in inside]
+    def terms_of(self, node: int) -> list[tuple[dict[int, Tensor], int]]:
+        """Where what edges bring from inside the cycle is found: the values of now, or of the step before."""
+        return [
+            (self.late if term.delayed else self.now, term.source)
+            for term in self.units[node].terms
+            if term.source in self.collected
+        ]
 
-    def late(self) -> dict[int, Tensor]:
-        """The values of the step before."""
-        found = {node: self.flow.previous[node] for node in self.nodes if node in self.flow.previous}
+    def lagged(self) -> list[tuple[int, Values, int]]:
+        """The neurons whose spikes come out later: a cycle takes them from their state."""
+        found = []
         for node in self.nodes:
             module = self.modules[node]
             if self.units[node].lagged and isinstance(module, Neuron):
-                found[node] = self.flow.states[node][module.parts.index("z")]
+                found.append((node, self.flow.states, module.parts.index("z")))
         return found
