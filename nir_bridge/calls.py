@@ -42,7 +42,7 @@ def _check(port: Port, value: Any) -> None:
     if not isinstance(value, Tensor):
         raise CallError(f"input {port.name!r} is a {type(value).__name__}; a tensor is needed")
     shape = port.shape
-    if shape is not None and tuple(value.shape[max(value.dim() - len(shape), 0) :]) != shape:
+    if shape is not None and value.shape[max(value.dim() - len(shape), 0) :] != shape:
         raise ShapeError(
             f"input {port.name!r} has shape {tuple(value.shape)}; it has to end in {shape}, after any batch axes"
         )

@@ -15,6 +15,7 @@ from nir_bridge.primitives.delay import Delay
 from nir_bridge.primitives.neuron import Neuron
 from nir_bridge.sequence import COMPILED, Compiled, Recorded, run_series
 from nir_bridge.state import State, nested
+from unflatten.assemble import is_inside_call
 from unflatten.modules import UnflattenedModule
 
 PLAN = "@nir"
@@ -47,6 +48,8 @@ class NIRModule(UnflattenedModule):
             StateError: the state is not one of this network.
         """
         plan: Plan = self.__dict__[PLAN]
+        if plan.network is None and not kwargs and is_inside_call():
+            return super().__call__(*args) if self._compiled_call_impl is not None else self._call_impl(*args)
         inputs, state = admit(plan, args, kwargs)
         if not plan.stateful:
             return super().__call__(*inputs)

@@ -30,13 +30,15 @@ class State(Mapping[str, Any]):
     _parts: dict[str, Any]
 
     def __init__(self, /, **parts: Any) -> None:
-        object.__setattr__(self, "_parts", {name: parts[name] for name in sorted(parts)})
+        names = sorted(parts)
+        object.__setattr__(self, "_parts", parts if len(names) == 1 else {name: parts[name] for name in names})
 
     def __getattr__(self, name: str) -> Any:
         parts = self.__dict__.get("_parts", {})
-        if name in parts:
+        try:
             return parts[name]
-        raise AttributeError(f"this state has no {name!r}; it has {', '.join(parts)}")
+        except KeyError:
+            raise AttributeError(f"this state has no {name!r}; it has {', '.join(parts)}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a state can't be changed; make another one: state.replace({{{name!r}: value}})")
@@ -66,6 +68,20 @@ class State(Mapping[str, Any]):
 
     def __reduce__(self) -> Any:
         return _restore, (self._parts,)
+
+    @staticmethod
+    def of(names: tuple[str, ...], values: tuple[Any, ...]) -> State:
+        """A state of parts whose names are in order."""
+        if torch.compiler.is_compiling():
+            return State(**dict(zip(names, values, strict=True)))
+        made = object.__new__(State)
+        made.__dict__["_parts"] = dict(zip(names, values, strict=True))
+        return made
+
+    def take(self, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """Parts by name."""
+        parts = self._parts
+        return tuple([parts[name] for name in names])
 
     def mark(self, plan: object, batch: tuple[int, ...] | None) -> None:
         """Notes which network made the state, which then need not look at it again: it can't change."""

@@ -16,7 +16,7 @@ from unflatten.classes import class_of, new_module
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Step
 from unflatten.code.nesting import Attr, Item
 from unflatten.info import OFFERED
-from unflatten.modules import PLACE, Definition, UnflattenedModule
+from unflatten.modules import PLACE, Definition, UnflattenedModule, is_inside_call
 from unflatten.paths import ModulePath
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "assemble",
     "define",
     "in_transform",
+    "is_inside_call",
     "register_container",
 ]
 

@@ -210,11 +210,11 @@ class Neuron(nn.Module):
 
     def state(self, values: Values) -> State:
         """The tensors of a state as one."""
-        return State(**dict(zip(self.parts, values, strict=True)))
+        return State.of(self.parts, values)
 
     def values(self, state: State) -> Values:
         """The tensors of a state."""
-        return tuple([state[name] for name in self.parts])
+        return state.take(self.parts)
 
     def extra_repr(self) -> str:
         """The shape of the neurons."""
