@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from nir_bridge.fields import Shape
 from nir_bridge.flattening import Path
 from nir_bridge.grouping import Group, Grouping, Input
 from nir_bridge.plan import Term, Unit
@@ -159,7 +158,7 @@ class _Writer:
         arguments = [self.total(given.terms, f"{name}_in", ()) for name, given in zip(names, inner.inputs, strict=True)]
         prefix = plain(path[-1])
         if len(inner.outputs) == 1:
-            outs = [(self.local(prefix), ())]
+            outs: list[tuple[Local, tuple[Item, ...]]] = [(self.local(prefix), ())]
         else:
             keys = [output_name(self.sources, path, node) for node in inner.outputs]
             outs = [(self.local(f"{prefix}_{plain(key)}"), (Item(key),)) for key in keys]

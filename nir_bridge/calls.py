@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from nir_bridge.errors import CallError, ShapeError, StateError
-from nir_bridge.plan import Plan, Port
+from nir_bridge.plan import Feedback, Part, Plan, Port
 from nir_bridge.primitives.delay import Delay
 from nir_bridge.primitives.neuron import Neuron
 from nir_bridge.state import State
@@ -115,8 +115,8 @@ def check_state(module: nn.Module, state: State, batch: tuple[int, ...] | None) 
     problems = list(_problems(module, state, batch, ""))
     if problems:
         raise StateError(
-            f"this is no state of the network:\n{listing(problems)}\nPass on what a step returned, or start with None or "
-            f"net.initial_state({batch or ()})."
+            f"this is no state of the network:\n{listing(problems)}\nPass on what a step returned, or start with None "
+            f"or net.initial_state({batch or ()})."
         )
 
 
@@ -126,7 +126,7 @@ def _problems(module: nn.Module, state: Any, batch: tuple[int, ...] | None, path
         yield from _group_problems(module, plan, state, batch, path)
     elif isinstance(module, Neuron | Delay):
         names = module.parts if isinstance(module, Neuron) else ("past",)
-        if not isinstance(state, State) or tuple(state) != names and set(state) != set(names):
+        if not isinstance(state, State) or (tuple(state) != names and set(state) != set(names)):
             yield f"{path or 'the state'} has to have the parts {', '.join(names)}"
             return
         for name in names:
@@ -153,13 +153,14 @@ def _group_problems(
         yield f"{path or 'the state'} is a {type(state).__name__}, not a State"
         return
     known: dict[tuple[str, ...], Any] = {}
-    for place in (*plan.parts, *plan.feedback):
+    places: tuple[Part | Feedback, ...] = (*plan.parts, *plan.feedback)
+    for place in places:
         value, full = _part(state, place.path), ".".join(filter(None, (path, *place.path)))
         known[place.path] = value
         if value is _MISSING:
             yield f"{full} is missing"
-        elif place in plan.feedback:
-            yield from _tensor_problems(value, None if batch is None else (*batch, *place.shape), full)  # type: ignore[union-attr]
+        elif isinstance(place, Feedback):
+            yield from _tensor_problems(value, None if batch is None else (*batch, *place.shape), full)
         else:
             child = module
             for name in place.path:

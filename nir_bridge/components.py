@@ -65,7 +65,7 @@ class _Search:
             self.low[caller] = min(self.low[caller], self.low[node])
         if self.low[node] != self.index[node]:
             return
-        found = []
+        found: list[int] = []
         while not found or found[-1] != node:
             found.append(self.open.pop())
             self.is_open.discard(found[-1])

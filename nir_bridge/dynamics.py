@@ -106,14 +106,15 @@ def _problems(dynamics: Dynamics) -> Any:
         value = getattr(dynamics, name)
         if value not in choices:
             yield f"{name}={value!r} is none of {', '.join(map(repr, choices))}"
-    dt = dynamics.dt
+    dt: Any = dynamics.dt
     if isinstance(dt, bool) or not isinstance(dt, int | float) or not (math.isfinite(dt) and dt > 0):
         yield f"dt={dt!r} is no positive number of seconds"
-    lag = dynamics.output_lag
+    lag: Any = dynamics.output_lag
     if isinstance(lag, bool) or not isinstance(lag, int) or lag < 0:
         yield f"output_lag={lag!r} is no number of steps"
-    if not isinstance(dynamics.multi_spike, bool):
-        yield f"multi_spike={dynamics.multi_spike!r} is neither True nor False"
+    several: Any = dynamics.multi_spike
+    if not isinstance(several, bool):
+        yield f"multi_spike={several!r} is neither True nor False"
 
 
 _STEPS: Final[Mapping[str, Any]] = {

@@ -15,23 +15,22 @@ from nir_bridge.dynamics import Dynamics, as_dynamics
 from nir_bridge.errors import GraphError, NIRBridgeError
 from nir_bridge.fields import Target
 from nir_bridge.files import read
-from nir_bridge.flattening import FlatEdge, FlatGraph, FlatNode, Path, flatten
+from nir_bridge.flattening import FlatGraph, FlatNode, Path, flatten
 from nir_bridge.grouping import Group, Grouping
-from nir_bridge.making import Made, make_modules
+from nir_bridge.making import make_modules
 from nir_bridge.module import PLAN, NIRModule
 from nir_bridge.network import network_of, units_of
 from nir_bridge.node_map import Factory, NodeMap
-from nir_bridge.plan import Feedback, Part, Plan, Port, Unit
+from nir_bridge.plan import Feedback, Part, Plan, Port
 from nir_bridge.primitives.pooling import SumPool2d
 from nir_bridge.surrogate import Slope, as_slope
 from nir_bridge.wiring import delayed_edges
 from unflatten.assemble import Definition, assemble, define
 
-
 _ONE_BATCH_AXIS = (nn.Conv1d, nn.Conv2d, nn.AvgPool2d, SumPool2d)
 
 
-def from_nir(
+def from_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
     graph: nir.NIRNode | str | os.PathLike[str],
     node_map: NodeMap | Mapping[type[nir.NIRNode], Factory] | None = None,
     *,
@@ -80,8 +79,8 @@ def from_nir(
             lif, state_lif = self.lif(self.linear(x), state.lif)
             return lif, State(lif=state_lif)
         >>> spikes, state = net(torch.tensor([2.0, 0.5]))
-        >>> spikes
-        tensor([1., 0.])
+        >>> spikes.tolist()
+        [1.0, 0.0]
     """
     target = Target(
         torch.device(device or "cpu"), dtype, as_dynamics(dynamics, dt), as_slope(surrogate), learn_dynamics
@@ -135,7 +134,7 @@ class _Builder:
                 children[unit.path[:-1]][unit.path[-1]] = self.made.leaves[at].module
         for path in sorted(children, key=lambda path: (-len(path), path)):
             module = self._module(path, sources, children[path])
-            if not path:
+            if isinstance(module, NIRModule) and not path:
                 return module
             children[path[:-1]][path[-1]] = module
         raise NIRBridgeError("the graph has no root")
@@ -154,7 +153,7 @@ class _Builder:
             self.definitions[key] = define(self._type_name(path), written.body, NIRModule, taken)
         definition = self.definitions[key]
         scope = self.flat.scopes.get(path)
-        made = assemble(definition, path, ordered)
+        made: Any = assemble(definition, path, ordered)
         made.__dict__[PLAN] = self._plan(path, group, written)
         if not isinstance(made, NIRModule):
             raise NIRBridgeError("the class of a module of a graph has to be an NIRModule")
@@ -204,8 +203,8 @@ class _Builder:
         if shape is None:
             label = self.units[node].label
             raise GraphError(
-                f"node {label!r} is fed back to {self._labels(())}, but the shape of its output is not known, so the first "
-                "step has no value for it; give the Input nodes shapes"
+                f"node {label!r} is fed back, but the shape of its output is not known, so that the first step has no "
+                f"value for it; give the Input nodes shapes. Edges that feed back: {self._labels(())}"
             )
         return shape
 

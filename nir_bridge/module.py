@@ -49,7 +49,9 @@ class NIRModule(UnflattenedModule):
         """
         plan: Plan = self.__dict__[PLAN]
         if plan.network is None and not kwargs and is_inside_call():
-            return super().__call__(*args) if self._compiled_call_impl is not None else self._call_impl(*args)
+            if self._compiled_call_impl is not None:
+                return super().__call__(*args)
+            return self._call_impl(*args)  # type: ignore[no-untyped-call]
         inputs, state = admit(plan, args, kwargs)
         if not plan.stateful:
             return super().__call__(*inputs)
@@ -59,13 +61,13 @@ class NIRModule(UnflattenedModule):
         elif not torch.compiler.is_compiling() and not state.is_known(plan, batch):
             check_state(self, state, batch)
         if plan.one_batch_axis and batch is not None and len(batch) > 1:
-            return self._in_one_batch(plan, inputs, state, batch)
+            return self._in_one_batch(inputs, state, batch)
         result = super().__call__(*inputs, state)
         if not torch.compiler.is_compiling():
             result[1].mark(plan, batch)
         return result
 
-    def _in_one_batch(self, plan: Plan, inputs: list[Tensor], state: State, batch: tuple[int, ...]) -> Any:
+    def _in_one_batch(self, inputs: list[Tensor], state: State, batch: tuple[int, ...]) -> Any:
         """A step of a network with modules that take one batch axis, on several."""
         size = len(batch)
         flat = [value.reshape(-1, *value.shape[size:]) for value in inputs]
@@ -84,7 +86,7 @@ class NIRModule(UnflattenedModule):
         Runs are compiled for a fixed number of steps, which are repeated, so that a series of any length needs one
         compilation.
         """
-        super().compile(*args, **kwargs)  # type: ignore[no-untyped-call]
+        super().compile(*args, **kwargs)
         self.__dict__[COMPILED] = Compiled({"dynamic": False, **kwargs})
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -131,10 +133,10 @@ class NIRModule(UnflattenedModule):
         parts: dict[Path, Any] = {part.path: self._start(part.path, batch_shape, like) for part in plan.parts}
         if plan.feedback:
             near = next((tensor for tensor in self.parameters() if tensor.is_floating_point()), like)
-            made = {"device": plan.device, "dtype": plan.dtype} if near is None else {}
+            near = torch.empty(0, device=plan.device, dtype=plan.dtype) if near is None else near
             for kept in plan.feedback:
                 shape = (*batch_shape, *kept.shape)
-                parts[kept.path] = torch.zeros(shape, **made) if near is None else near.new_zeros(shape)  # type: ignore[arg-type]
+                parts[kept.path] = near.new_zeros(shape)
         return nested(parts)
 
     def _start(self, path: Path, batch_shape: Sequence[int], like: Tensor | None) -> Any:

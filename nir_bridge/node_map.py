@@ -41,7 +41,7 @@ class NodeMap(Mapping[type[nir.NIRNode], Factory]):
         for kind, factory in dict(entries or {}).items():
             self._add(kind, factory)
 
-    def _add(self, kind: type[nir.NIRNode], factory: Factory) -> None:
+    def _add(self, kind: Any, factory: Any) -> None:
         if not isinstance(kind, type) or not issubclass(kind, nir.NIRNode):
             raise NodeMapError(f"{kind!r} is no type of NIR nodes; the keys of a node map are, e.g. nir.LIF")
         if not callable(factory):
@@ -78,7 +78,7 @@ class NodeMap(Mapping[type[nir.NIRNode], Factory]):
         return next((self._entries[kind] for kind in type(node).__mro__ if kind in self._entries), None)
 
     def make(self, node: nir.NIRNode, label: str) -> nn.Module | None:
-        """What the factory for a node makes of it; None where there is none, or where it leaves the node to the default.
+        """What the factory for a node makes; None where there is none, or where it leaves the node to the default.
 
         Raises:
             NodeMapError: it makes something else than a module.
@@ -87,7 +87,8 @@ class NodeMap(Mapping[type[nir.NIRNode], Factory]):
         made = None if factory is None else factory(node)
         if made is not None and not isinstance(made, nn.Module):
             raise NodeMapError(
-                f"the factory for {type(node).__name__} {label!r} gave a {type(made).__name__}; it has to give an nn.Module"
+                f"the factory for {type(node).__name__} {label!r} gave a {type(made).__name__}; "
+                "it has to give an nn.Module"
             )
         return made
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nir_bridge.calls import admit, batch_of, check_state
-from nir_bridge.errors import CallError
+from nir_bridge.errors import CallError, RecordError
 from nir_bridge.flattening import Path
 from nir_bridge.plan import Network, Plan
 from nir_bridge.primitives.delay import Delay
@@ -39,6 +39,7 @@ def run_series(
     elif plan.stateful:
         check_state(module, state, batch)  # type: ignore[arg-type]
     asked = wanted(plan, record)
+    _check_parts(module, plan, asked)
     modules = _modules(module, plan.network) if layerwise and plan.network is not None else None
     if modules is not None and plan.network is not None and state is not None:
         outputs, state, kept = _staged(module, plan, modules, series, state, asked)
@@ -47,6 +48,18 @@ def run_series(
     ys: Any = {name: values.movedim(0, time_dim) for name, values in outputs.items()}
     recorded = {name: values.movedim(0, time_dim) for name, values in kept.items()}
     return ys if len(plan.outputs) != 1 else ys[plan.outputs[0]], state or State(), MappingProxyType(recorded)
+
+
+def _check_parts(module: nn.Module, plan: Plan, asked: Mapping[str, Wanted]) -> None:
+    for name, want in asked.items():
+        if want.part is not None and plan.network is not None:
+            neuron = _at(module, plan.network.units[want.node].path)
+            parts = neuron.parts if isinstance(neuron, Neuron) else ()
+            if want.part not in parts:
+                known = f"it has {', '.join(parts)}" if parts else "only neurons have a state that is recorded"
+                raise RecordError(
+                    f"can't record {name!r}: the state of {type(neuron).__name__} has no {want.part!r}; {known}"
+                )
 
 
 def _series(plan: Plan, xs: Any, time_dim: int) -> tuple[list[Tensor], int]:
@@ -108,7 +121,7 @@ def _staged(
     network = plan.network
     if network is None:
         raise CallError("only a whole network is run stage by stage")
-    layout = _Layout(network, modules, plan)
+    layout = _Layout(network, modules)
     keep: dict[int, tuple[str, ...]] = {}
     for want in asked.values():
         if want.part is not None:
@@ -178,7 +191,7 @@ class Compiled:
 class _Layout:
     """Where the state of each node is in the state of the network."""
 
-    def __init__(self, network: Network, modules: Sequence[nn.Module | None], plan: Plan) -> None:
+    def __init__(self, network: Network, modules: Sequence[nn.Module | None]) -> None:
         self.modules = modules
         self.paths = {at: unit.path for at, unit in enumerate(network.units) if unit.stateful}
         self.previous = network.previous

@@ -13,11 +13,13 @@ from unflatten.assemble import register_container
 
 
 class State(Mapping[str, Any]):
-    """The state of a module, from its parts by name: states of children, tensors, None where a module starts by itself.
+    """The state of a module, from its parts by name: states of children, and tensors.
 
-    Parts are in the order of their names. It is a pytree, so `torch.compile`, `torch.export` and `torch.func` take it; it pickles. Parts are reached as
-    attributes, or as items where a name is no identifier; an item can also be a path. What a module gave one step
-    ago, where a cycle needs it, is named after the module, with `.out` behind.
+    A part is None where a module starts by itself.
+
+    Parts are in the order of their names. A state is a pytree, so `torch.compile`, `torch.export` and `torch.func`
+    take it; it pickles. Parts are reached as attributes, or as items where a name is no identifier; an item can also
+    be a path. What a module gave one step ago, where a cycle needs it, is named after the module, with `.out` behind.
 
     Example:
         >>> state = State(lif1=State(lif=State(v=torch.zeros(2))))

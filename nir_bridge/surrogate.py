@@ -65,7 +65,7 @@ class _Spike(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(spikes: Tensor, distance: Tensor, slope: Slope) -> Tensor:  # type: ignore[override]  # noqa: ARG004
+    def forward(spikes: Tensor, distance: Tensor, slope: Slope) -> Tensor:  # noqa: ARG004
         return spikes.clone()
 
     @staticmethod
@@ -74,7 +74,7 @@ class _Spike(torch.autograd.Function):
         ctx.slope = inputs[2]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:
         (distance,) = ctx.saved_tensors
         return None, grad * ctx.slope(distance), None
 
@@ -89,6 +89,6 @@ def spike(distance: Tensor, above: Tensor, slope: Slope) -> Tensor:
     """
     spikes = above.to(distance.dtype)
     if torch.is_grad_enabled() and distance.requires_grad:
-        passed: Tensor = _Spike.apply(spikes, distance, slope)
+        passed: Tensor = _Spike.apply(spikes, distance, slope)  # type: ignore[no-untyped-call]
         return passed
     return spikes

@@ -1,7 +1,7 @@
 """Exact solutions over one step, the input held, with the time of the spike solved for inside of it.
 
-Resets are to `v_reset`, or by the threshold, as the rules say; at the time of the spike the potential is the threshold, so
-that subtracting leaves zero. Where a step can give several spikes all of them are counted.
+Resets are to `v_reset`, or by the threshold, as the rules say; at the time of the spike the potential is the
+threshold, so that subtracting leaves zero. Where a step can give several spikes all of them are counted.
 """
 
 from __future__ import annotations

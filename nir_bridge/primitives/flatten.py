@@ -39,7 +39,7 @@ def _gives(fields: Fields, given: Shape | None) -> Shape | None:
     return (*shape[:start], math.prod(shape[start : end + 1]), *shape[end + 1 :])
 
 
-def _make(fields: Fields, given: Shape | None, target: Target) -> nn.Module:
+def _make(fields: Fields, given: Shape | None, _: Target) -> nn.Module:
     shape = given or _takes(fields)
     if shape is None:
         raise fields.error("input_type", "is missing, so batch axes can't be told apart; give the Input a shape")

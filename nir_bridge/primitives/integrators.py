@@ -27,7 +27,7 @@ class I(Neuron):  # noqa: E742
         drive: Tensor = coefficients[0] * x
         return drive
 
-    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
+    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:  # noqa: ARG002
         """One step."""
         v = values[0] + drive
         return v, (v,)

@@ -79,7 +79,7 @@ def _bias(fields: Fields) -> NDArray[Any] | None:
     return bias
 
 
-def _make(fields: Fields, given: Shape | None, target: Target) -> nn.Module:
+def _make(fields: Fields, _: Shape | None, target: Target) -> nn.Module:
     weight, bias = parameter(fields.finite("weight"), target), _bias(fields)
     held = None if bias is None else parameter(bias, target)
     if weight.dim() > 2:
@@ -93,7 +93,7 @@ def _scale_gives(fields: Fields, given: Shape | None) -> Shape | None:
     return elementwise(fields, "scale", given)
 
 
-def _make_scale(fields: Fields, given: Shape | None, target: Target) -> nn.Module:
+def _make_scale(fields: Fields, _: Shape | None, target: Target) -> nn.Module:
     return Scale(parameter(fields.finite("scale"), target))
 
 

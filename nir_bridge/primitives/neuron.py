@@ -90,7 +90,7 @@ class Neuron(nn.Module):
         Returns:
             The output and the new state.
         """
-        values = self.start(torch.broadcast_shapes(x.shape, self.shape)) if state is None else self.values(state)
+        values = self.start(_broadcast(x.shape, self.shape)) if state is None else self.values(state)
         coefficients = self.coefficients()
         y, values = self.advance(self.drive(x, coefficients), values, coefficients)
         return y, self.state(values)
@@ -138,7 +138,8 @@ class Neuron(nn.Module):
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != CACHE}  # type: ignore[misc]
+        held: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
+        return {name: value for name, value in held.items() if name != CACHE}
 
     def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
         """What an input does, as far as it doesn't depend on the state; inputs may be a series."""
@@ -187,7 +188,7 @@ class Neuron(nn.Module):
         y, queue = self.lagged(spikes, queue)
         return y, (v - (spikes - last) * threshold, *queue)
 
-    def initial_state(self, batch_shape: Sequence[int] = (), like: Tensor | None = None) -> State:
+    def initial_state(self, batch_shape: Sequence[int] = (), _like: Tensor | None = None) -> State:
         """The state to start from."""
         return self.state(self.start((*batch_shape, *self.shape)))
 
@@ -205,7 +206,7 @@ class Neuron(nn.Module):
 
     def rest(self) -> Tensor | None:
         """The potential at rest; None for zero."""
-        leak: Tensor = self.v_leak
+        leak: Tensor = getattr(self, "v_leak")  # noqa: B009  # only some neurons have one
         return leak
 
     def state(self, values: Values) -> State:
@@ -219,6 +220,11 @@ class Neuron(nn.Module):
     def extra_repr(self) -> str:
         """The shape of the neurons."""
         return str(self.shape)
+
+
+def _broadcast(first: Shape, second: Shape) -> Shape:
+    shape: Shape = torch.broadcast_shapes(first, second)  # type: ignore[no-untyped-call]
+    return shape
 
 
 def shape_of(kind: type[Neuron], fields: Fields) -> Shape | None:

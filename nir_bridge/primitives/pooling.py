@@ -9,6 +9,8 @@ from nir_bridge.errors import ShapeError
 from nir_bridge.fields import Fields, Shape, Target
 from nir_bridge.primitives.base import Primitive, mismatch
 
+Pair = tuple[int, int]
+
 
 class SumPool2d(nn.Module):
     """The sum over a window of the last two axes, zeros around."""
@@ -28,8 +30,13 @@ class SumPool2d(nn.Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-def _window(fields: Fields) -> tuple[Shape, Shape, Shape]:
-    kernel, stride, padding = (fields.numbers(name, 2) for name in ("kernel_size", "stride", "padding"))
+def _pair(fields: Fields, name: str) -> Pair:
+    height, width = fields.numbers(name, 2)
+    return height, width
+
+
+def _window(fields: Fields) -> tuple[Pair, Pair, Pair]:
+    kernel, stride, padding = (_pair(fields, name) for name in ("kernel_size", "stride", "padding"))
     for name, values in (("kernel_size", kernel), ("stride", stride)):
         if min(values) < 1:
             raise fields.error(name, f"is {values}; it has to be at least 1")
@@ -38,7 +45,7 @@ def _window(fields: Fields) -> tuple[Shape, Shape, Shape]:
     return kernel, stride, padding
 
 
-def _takes(fields: Fields) -> Shape | None:
+def _takes(_: Fields) -> Shape | None:
     return None
 
 
@@ -56,11 +63,11 @@ def _gives(fields: Fields, given: Shape | None) -> Shape | None:
     return (given[0], *sizes)
 
 
-def _make_sum(fields: Fields, given: Shape | None, target: Target) -> nn.Module:
+def _make_sum(fields: Fields, _given: Shape | None, _target: Target) -> nn.Module:
     return SumPool2d(*_window(fields))
 
 
-def _make_average(fields: Fields, given: Shape | None, target: Target) -> nn.Module:
+def _make_average(fields: Fields, _given: Shape | None, _target: Target) -> nn.Module:
     return nn.AvgPool2d(*_window(fields))
 
 

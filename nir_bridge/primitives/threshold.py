@@ -31,7 +31,7 @@ class Threshold(nn.Module):
         return f"{tuple(self.threshold.shape)}"
 
 
-def _make(fields: Fields, given: Shape | None, target: Target) -> nn.Module:
+def _make(fields: Fields, _: Shape | None, target: Target) -> nn.Module:
     return Threshold(fields, target)
 
 

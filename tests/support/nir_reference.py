@@ -100,16 +100,16 @@ def topological(flat: Flat, delayed: set[tuple[str, str]]) -> list[str]:
 def step(name: str, node: nir.NIRNode, x: Array, state: dict[str, Any]) -> Array:
     """One step of a node with the default dynamics."""
     if isinstance(node, nir.Affine):
-        return node.weight @ x + node.bias  # type: ignore[no-any-return]
+        return node.weight @ x + node.bias
     if isinstance(node, nir.Linear):
-        return node.weight @ x  # type: ignore[no-any-return]
+        return node.weight @ x
     if isinstance(node, nir.I):
         state[name] = state.get(name, 0.0) + node.r * x
-        return state[name]  # type: ignore[no-any-return]
+        return state[name]
     if isinstance(node, nir.LIF):
         v = state.get(name, 0.0)
         v = v + DT / node.tau * (node.v_leak - v + node.r * x)
         z = v > node.v_threshold
         state[name] = np.where(z, node.v_reset, v)
-        return z.astype(np.float64)  # type: ignore[no-any-return]
+        return z.astype(np.float64)
     return x

@@ -110,7 +110,7 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of `forward`, and the leaves of its argument that the body uses; it may be one that can be left out."""
+    """A parameter of `forward`, the leaves of its argument that the body uses, and whether it can be left out."""
 
     name: str
     leaves: tuple[tuple[int, Access], ...]
