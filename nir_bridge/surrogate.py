@@ -88,7 +88,10 @@ def spike(distance: Tensor, above: Tensor, slope: Slope) -> Tensor:
         slope: the slope for gradients.
     """
     spikes = above.to(distance.dtype)
-    if torch.is_grad_enabled() and distance.requires_grad:
-        passed: Tensor = _Spike.apply(spikes, distance, slope)  # type: ignore[no-untyped-call]
-        return passed
-    return spikes
+    if not (torch.is_grad_enabled() and distance.requires_grad):
+        return spikes
+    if torch.compiler.is_compiling():  # in operators, so that exported programs have the gradient too
+        line = distance * slope(distance.detach())
+        return spikes + torch.nan_to_num(line - line.detach())
+    passed: Tensor = _Spike.apply(spikes, distance, slope)  # type: ignore[no-untyped-call]
+    return passed

@@ -35,7 +35,7 @@ def no_grad() -> Any:
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_of_frameworks(name: str, layerwise: bool) -> None:
     changes = {"multi_spike": False} if name.endswith("single") else {}
-    dynamics = Dynamics.preset(name.split("_")[0], **changes)
+    dynamics = Dynamics.preset(name.split("_", maxsplit=1)[0], **changes)
     ys, _ = from_nir(DATA / f"{name}.nir", dynamics=dynamics).run(floats(FRAMEWORKS[f"{name}_in"]), layerwise=layerwise)
     expected = floats(FRAMEWORKS[f"{name}_out"])
     if torch.equal(expected, expected.round()):
