@@ -42,13 +42,13 @@ class TooMany(nn.Module):
         return x
 
 
-class Custom(nir.NIRNode):
+class Custom(nir.NIRNode):  # type: ignore[misc]
     """A node of a type of its own."""
 
     def __init__(self) -> None:
         self.input_type = {"input": np.array([1])}
         self.output_type = {"output": np.array([1])}
-        self.metadata = {}
+        self.metadata: dict[str, Any] = {}
 
 
 def chain(node: nir.NIRNode) -> nir.NIRGraph:
@@ -71,7 +71,7 @@ def test_a_factory_wins_over_the_default() -> None:
 
 
 def test_the_nearest_base_counts_and_none_leaves_the_default() -> None:
-    class Mine(nir.LIF):
+    class Mine(nir.LIF):  # type: ignore[misc]
         pass
 
     one = np.ones(1)
@@ -121,7 +121,7 @@ def test_what_can_not_be_mapped() -> None:
     with pytest.raises(NodeMapError, match=r"nir\.LIF"):
         NodeMap({int: nn.ReLU})  # type: ignore[dict-item]
     with pytest.raises(NodeMapError, match="can't be called"):
-        NodeMap({nir.LIF: 3})  # type: ignore[dict-item]
+        NodeMap({nir.LIF: 3})
 
 
 def test_unknown_nodes_are_listed_with_the_fix() -> None:

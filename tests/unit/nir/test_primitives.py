@@ -38,7 +38,7 @@ def compare(node: nir.NIRNode, shape: tuple[int, ...], expected: Any) -> nn.Modu
         y = y.reshape(4, *batch, *y.shape[2:])
         torch.testing.assert_close(net.run(x)[0], y)
         torch.testing.assert_close(net.run(x, layerwise=False)[0], y)
-    return net.n  # type: ignore[no-any-return]
+    return net.n
 
 
 def test_linear_and_affine() -> None:
@@ -229,10 +229,10 @@ def test_shapes_that_contradict() -> None:
     with pytest.raises(ShapeError, match=r"'n'.*\(2,\).*\(3,\)"):
         from_nir(made)
     made.edges[:] = [("i", "a"), ("a", "o"), ("i", "o")]
-    with pytest.raises(ShapeError, match="'o'.*differ"):
+    with pytest.raises(ShapeError, match=r"'o'.*differ"):
         from_nir(made)
 
 
 def test_a_bias_for_other_channels() -> None:
-    with pytest.raises(ShapeError, match="bias.*2 channels"):
+    with pytest.raises(ShapeError, match=r"bias.*2 channels"):
         from_nir(nir.Conv1d(None, np.ones((2, 1, 1)), 1, 0, 1, 1, np.ones(3)))
