@@ -72,7 +72,7 @@ def _series(plan: Plan, xs: Any, time_dim: int) -> tuple[list[Tensor], int]:
     for port, values in zip(plan.ports, inputs, strict=True):
         if not 0 <= axis < values.dim() - len(port.shape or ()):
             raise CallError(
-                f"input {port.name!r} of shape {tuple(values.shape)} has no time axis {time_dim} before its {port.shape}"
+                f"input {port.name!r} of shape {tuple(values.shape)} has no time axis {time_dim} before {port.shape}"
             )
     series = [values.movedim(axis, 0) for values in inputs]
     lengths = {values.shape[0] for values in series}

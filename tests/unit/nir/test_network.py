@@ -217,7 +217,8 @@ def test_swapping() -> None:
 
 NAMES = [
     "type", "update", "forward", "run", "state", "self", "x", "code", "compile", "for", "None", "1", "a b", "a'b",
-    'a"b', "ﬁ", "é", "a\nb", "); raise SystemExit #", "__class__", "training", "a%2Eb", "a..b", ".a", "a.", "State", "torch",
+    'a"b', "ﬁ", "é", "a\nb", "); raise SystemExit #", "__class__", "training",
+    "a%2Eb", "a..b", ".a", "a.", "State", "torch",
 ]  # fmt: skip
 
 

@@ -119,9 +119,9 @@ def test_what_factories_may_not_make(make: Any, named: str) -> None:
 
 def test_what_can_not_be_mapped() -> None:
     with pytest.raises(NodeMapError, match=r"nir\.LIF"):
-        NodeMap({int: nn.ReLU})  # type: ignore[dict-item]
+        NodeMap({int: nn.ReLU})
     with pytest.raises(NodeMapError, match="can't be called"):
-        NodeMap({nir.LIF: 3})
+        NodeMap({nir.LIF: 3})  # type: ignore[dict-item]
 
 
 def test_unknown_nodes_are_listed_with_the_fix() -> None:
