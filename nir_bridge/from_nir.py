@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import nir
@@ -91,7 +93,20 @@ def from_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
         raise GraphError(f"can't import a {type(node).__name__}; give a nir.NIRGraph, a nir.NIRNode, or a file's path")
     if not isinstance(node, nir.NIRGraph):
         return _single(node, mapped, target)
-    return _Builder(node, mapped, target).build()
+    with _uncollected():
+        return _Builder(node, mapped, target).build()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Suspends the garbage collector: all that is made stays, and it would walk the whole graph each time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _single(node: nir.NIRNode, node_map: NodeMap, target: Target) -> nn.Module:

@@ -52,19 +52,26 @@ class NIRModule(UnflattenedModule):
             if self._compiled_call_impl is not None:
                 return super().__call__(*args)
             return self._call_impl(*args)  # type: ignore[no-untyped-call]
+        if len(args) == 2 and not kwargs and isinstance(args[1], State) and args[1].follows(plan, args[0]):
+            return self._marked(plan, super().__call__(*args), args[0])  # the step after a step: all was looked at
         inputs, state = admit(plan, args, kwargs)
         if not plan.stateful:
             return super().__call__(*inputs)
         batch = batch_of(plan, inputs)
         if state is None:
             state = self.initial_state(batch or (), inputs[0] if inputs else None)
-        elif not torch.compiler.is_compiling() and not state.is_known(plan, batch):
+        elif not torch.compiler.is_compiling():
             check_state(self, state, batch)
         if plan.one_batch_axis and batch is not None and len(batch) > 1:
             return self._in_one_batch(inputs, state, batch)
         result = super().__call__(*inputs, state)
+        return self._marked(plan, result, inputs[0]) if len(inputs) == 1 and batch is not None else result
+
+    @staticmethod
+    def _marked(plan: Plan, result: Any, x: Tensor) -> Any:
+        """A result whose state knows what it is for, so that the next step need not look at it: it can't change."""
         if not torch.compiler.is_compiling():
-            result[1].mark(plan, batch)
+            result[1].mark(plan, x)
         return result
 
     def _in_one_batch(self, inputs: list[Tensor], state: State, batch: tuple[int, ...]) -> Any:

@@ -85,14 +85,14 @@ class State(Mapping[str, Any]):
         parts = self._parts
         return tuple([parts[name] for name in names])
 
-    def mark(self, plan: object, batch: tuple[int, ...] | None) -> None:
-        """Notes which network made the state, which then need not look at it again: it can't change."""
-        self.__dict__["_mark"] = (plan, batch)
+    def mark(self, plan: object, x: Tensor) -> None:
+        """Notes which network made the state, from an input of which shape."""
+        self.__dict__["_mark"] = (plan, x.shape)
 
-    def is_known(self, plan: object, batch: tuple[int, ...] | None) -> bool:
-        """Whether a network has made this state, for these batch axes."""
+    def follows(self, plan: object, x: object) -> bool:
+        """Whether the same network made this state, from an input of the same shape."""
         mark = self.__dict__.get("_mark")
-        return mark is not None and mark[0] is plan and mark[1] == batch
+        return mark is not None and mark[0] is plan and isinstance(x, Tensor) and mark[1] == x.shape
 
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         """The same state with every tensor put through a function."""
