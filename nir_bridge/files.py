@@ -63,6 +63,8 @@ def _node(content: dict[str, Any], path: str, name: str) -> nir.NIRNode:
         raise UnmappedNodeError(f"{where}: nir {nir.version} has no node of type {kind!r}; install a newer nir")
     if kind == "NIRGraph":
         return _graph(content, path, name)
+    if kind in ("Conv1d", "Conv2d"):
+        content = {"input_shape": None, "bias": None, **content}
     try:
         return nir.dict2NIRNode(dict(content))
     except _FAULTS as error:

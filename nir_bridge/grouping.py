@@ -58,6 +58,7 @@ class Grouping:
         self.groups: dict[Path, Group] = {}
         self.members: dict[Path, list[int]] = {}
         self.edges: dict[Path, list[tuple[int, int]]] = {}
+        self.empty: dict[Path, list[int | Path]] = {}
         self._collect()
         self._order()
         for path in self.groups:
@@ -76,6 +77,10 @@ class Grouping:
             for term in terms:
                 if not term.delayed:
                     self.edges.setdefault(self.paths[target][: term.level], []).append((term.source, target))
+
+        for scope in self.flat.scopes:
+            if scope and not self.members[scope]:
+                self.empty.setdefault(scope[:-1], []).append(scope)
 
     def unit(self, around: Path, node: int) -> int | Path:
         """The node, or the group that it is in, as a part of a group around it."""
@@ -99,7 +104,7 @@ class Grouping:
         edges = list(self.edges.get(path, ()))
         while True:
             units = list(dict.fromkeys(self.unit(path, node) for node in self.members[path]))
-            units += self._empty(path, units)
+            units += self.empty.get(path, [])
             number = {unit: at for at, unit in enumerate(units)}
             following: list[list[int]] = [[] for _ in units]
             for source, target in edges:
@@ -111,14 +116,6 @@ class Grouping:
                 return [units[loop[0]] for loop in found]
             self.containers.update(opened)
             edges += [edge for unit in opened for edge in self.edges.get(unit, ())]
-
-    def _empty(self, path: Path, units: list[int | Path]) -> list[int | Path]:
-        """Nested graphs without any node."""
-        return [
-            scope
-            for scope in self.flat.scopes
-            if not self.members[scope] and scope[:-1] == path and scope and scope not in units
-        ]
 
     def _cross(self, path: Path) -> None:
         """What goes into a group."""

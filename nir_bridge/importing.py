@@ -18,7 +18,7 @@ from nir_bridge.errors import GraphError, NIRBridgeError
 from nir_bridge.fields import Target
 from nir_bridge.files import read
 from nir_bridge.flattening import FlatGraph, FlatNode, Path, flatten
-from nir_bridge.grouping import Group, Grouping
+from nir_bridge.grouping import Group, Grouping, common
 from nir_bridge.making import make_modules
 from nir_bridge.module import PLAN, NIRModule
 from nir_bridge.network import network_of, units_of
@@ -129,6 +129,8 @@ class _Builder:
         self.grouping = Grouping(self.flat, [unit.path for unit in self.units], [unit.terms for unit in self.units])
         self.names = [node.name for node in self.flat.nodes] + ["silent"] * (len(self.units) - len(self.flat.nodes))
         self.stateful = self._stateful()
+        self.one_batch_axis = any(isinstance(leaf.module, _ONE_BATCH_AXIS) for leaf in self.made.leaves.values())
+        self.labels = self._labels()
         self.definitions: dict[Any, Definition] = {}
         self.shared: dict[tuple[int, int], NIRModule] = {}
 
@@ -196,10 +198,10 @@ class _Builder:
             parts=tuple(Part(part[depth:]) for part in sorted(parts)),
             feedback=tuple(Feedback(previous_key(path, unit), shapes[unit.path]) for unit in feedback),
             stateful=not path or path in self.stateful,
-            delayed=self._labels(path),
+            delayed=tuple(sorted(self.labels.get(path, ()))),
             device=self.target.device,
             dtype=self.target.dtype,
-            one_batch_axis=any(isinstance(leaf.module, _ONE_BATCH_AXIS) for leaf in self.made.leaves.values()),
+            one_batch_axis=self.one_batch_axis,
             network=None if path else network_of(self.units, self.flat, self.grouping, self._silent_axes()),
             originals=() if path else tuple((node.path, node.label) for node in self.flat.nodes),
         )
@@ -219,18 +221,18 @@ class _Builder:
             label = self.units[node].label
             raise GraphError(
                 f"node {label!r} is fed back, but the shape of its output is not known, so that the first step has no "
-                f"value for it; give the Input nodes shapes. Edges that feed back: {self._labels(())}"
+                f"value for it; give the Input nodes shapes. Edges that feed back: {sorted(self.labels[()])}"
             )
         return shape
 
-    def _labels(self, path: Path) -> tuple[tuple[str, str], ...]:
-        """The delayed edges inside a group."""
-        found = {
-            edge.label
-            for edge in (self.flat.edges[at] for at in self.delayed)
-            if self.units[edge.source].path[: len(path)] == path and self.units[edge.target].path[: len(path)] == path
-        }
-        return tuple(sorted(found))
+    def _labels(self) -> dict[Path, set[tuple[str, str]]]:
+        """The delayed edges inside each group."""
+        found: dict[Path, set[tuple[str, str]]] = {}
+        for edge in (self.flat.edges[at] for at in self.delayed):
+            around = common(self.units[edge.source].path, self.units[edge.target].path)
+            for size in range(len(around) + 1):
+                found.setdefault(around[:size], set()).add(edge.label)
+        return found
 
     def _stateful(self) -> frozenset[Path]:
         found: set[Path] = set()
