@@ -40,14 +40,15 @@ class Cache:
     def of(module: Neuron) -> Cache | None:
         """The coefficients of a neuron; None where they can't outlive this call, or gradients go through them."""
         held = list(module._buffers.items())
-        if len(held) != len(module.constants) or in_transform() or torch.is_inference_mode_enabled():
+        if len(held) != len(module.constants) or in_transform():
             return None
         sources = []
         for name, tensor in held:
             if type(tensor) is not Tensor or tensor.requires_grad or tensor.is_inference() or tensor.is_meta:
                 return None
             sources.append((name, tensor, tensor._version, tensor.data_ptr()))
-        return Cache(tuple(sources), module.computed(known=True))
+        with torch.inference_mode(False):  # tensors made in inference mode could not be used outside of it
+            return Cache(tuple(sources), module.computed(known=True))
 
     def is_valid(self, held: Mapping[str, Tensor | None]) -> bool:
         """Whether the constants are still the same."""

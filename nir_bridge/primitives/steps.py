@@ -15,15 +15,22 @@ from nir_bridge.surrogate import Slope, spike
 
 def decay_of(tau: Tensor, dynamics: Dynamics) -> Tensor:
     """What is left of a value after one step."""
-    return 1 - dynamics.dt / tau if dynamics.integration == "euler" else torch.exp(-dynamics.dt / tau)
+    ratio = dynamics.dt / _wide(tau)
+    return (1 - ratio if dynamics.integration == "euler" else torch.exp(-ratio)).to(tau.dtype)
 
 
 def gain_of(kind: str, tau: Tensor, weight: Tensor, dt: float) -> Tensor | None:
     """What an input counts for in one step; None for 1."""
     if kind == "one":
         return None
-    share = dt / tau if kind == "dt/tau" else -torch.expm1(-dt / tau)
-    return share * weight
+    ratio = dt / _wide(tau)
+    share = ratio if kind == "dt/tau" else -torch.expm1(-ratio)
+    return (share * weight).to(weight.dtype)
+
+
+def _wide(tau: Tensor) -> Tensor:
+    """A time constant in a type in which its inverse is finite."""
+    return tau.float() if tau.dtype.itemsize < 4 else tau
 
 
 def scaled(x: Tensor, gain: Tensor | None) -> Tensor:

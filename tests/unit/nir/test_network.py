@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +196,49 @@ def test_runs_compile() -> None:
     assert torch.equal(again, ys)
     assert torch.equal(other.lif2.v, state.lif2.v)
     assert torch.equal(copy.deepcopy(net).run(XS[:40])[0], ys)
+
+
+def test_compiled_runs_record() -> None:
+    net = braille()
+    names = ("lif1.lif", "lif1.lif:v")
+    expected = net.run(XS[:40], record=names)[2]
+    net.compile(backend="eager")
+    recorded = net.run(XS[:40], record=names)[2]
+    assert all(torch.equal(recorded[name], expected[name]) for name in names)
+    assert torch.equal(net(XS[0])[1].lif2.v, braille()(XS[0])[1].lif2.v)
+
+
+def test_training_after_inference_mode() -> None:
+    net = braille()
+    with torch.inference_mode():
+        expected = net.run(XS[:20])[0].tolist()
+    ys, _ = net.run(XS[:20])
+    ys.sum().backward()
+    assert ys.tolist() == expected
+
+
+def test_short_time_constants_in_half_precision() -> None:
+    net = from_nir(graph([("i", "n"), ("n", "o")], n=lif(tau=1.5e-5, r=0.1)), dt=1e-5, dtype=torch.float16)
+    _, state = net.run(torch.ones(5, 1, dtype=torch.float16))
+    assert state.n.v.isfinite().all()
+
+
+@pytest.mark.parametrize("seed", ["0", "1"])
+def test_hash_seeds_change_nothing(seed: str) -> None:
+    code = (
+        "import torch; from nir_bridge import from_nir\n"
+        f"net = from_nir({str(BRAILLE)!r}, dynamics='norse')\n"
+        "print(net.print_readable(), net.delayed_edges, list(net.state_dict()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    net = braille(dynamics="norse")
+    assert done.stdout.strip() == f"{net.print_readable()} {net.delayed_edges} {list(net.state_dict())}"
 
 
 def test_steps_are_exported_and_unflattened_again() -> None:
