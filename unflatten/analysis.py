@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torch import nn
 from torch.export import ExportedProgram
 
 from unflatten.code.bodies import Bodies
@@ -19,6 +20,7 @@ from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.legality import separate
 from unflatten.grouping.modes import ambient_modes
 from unflatten.grouping.ordering import Arrangement, arrange
+from unflatten.leaves.recognising import recognise
 from unflatten.ownership import assign_owners
 from unflatten.paths import ROOT, ModulePath
 from unflatten.regions import Region, freeze
@@ -39,6 +41,7 @@ class Analysis:
         regions: the calls, as the frozen tree.
         bodies: what each module computes, in each of the ways in which it is called.
         training: whether no operator was captured in eval mode.
+        genuine: for the path of each module that is a genuine one, what it is like.
     """
 
     program: FlatProgram
@@ -49,10 +52,15 @@ class Analysis:
     regions: Mapping[Draft, Region]
     bodies: Bodies
     training: bool
+    genuine: Mapping[ModulePath, nn.Module]
 
 
-def analyse(source: ExportedProgram) -> Analysis:
+def analyse(source: ExportedProgram, native_leaves: bool) -> Analysis:
     """Runs the stages, in time linear in the size of the program.
+
+    Args:
+        source: the program.
+        native_leaves: whether to look for modules that are genuine ones.
 
     Raises:
         NotAProgramError: something else was given.
@@ -68,11 +76,12 @@ def analyse(source: ExportedProgram) -> Analysis:
     separate(grouping)
     arranged = arrange(grouping)
     ambient = ambient_modes(grouping)
-    bodies = Bodies(grouping, arranged, ambient, namer_of(program, state, grouping))
+    training = all(trained_mode(node) is not False for node in program.nodes)
+    genuine = recognise(grouping, arranged, ambient, training) if native_leaves else {}
+    bodies = Bodies(grouping, arranged, ambient, namer_of(program, state, grouping), frozenset(genuine))
     bodies.write()
     regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)
-    training = all(trained_mode(node) is not False for node in program.nodes)
-    return Analysis(program, form, state, effects, arranged, regions, bodies, training)
+    return Analysis(program, form, state, effects, arranged, regions, bodies, training, genuine)
 
 
 def namer_of(program: FlatProgram, state: StatePlan, grouping: Grouping) -> Namer:

@@ -26,13 +26,16 @@ from unflatten.flat.operators import trained_mode
 from unflatten.flat.values import FlatNode, Source
 from unflatten.grouping.drafts import Draft
 from unflatten.info import OFFERED
+from unflatten.leaves.copying import copied, settle, writes_buffers
 from unflatten.modules import PLACE, ROOT_KEY, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
 from unflatten.regions import Region
-from unflatten.state import materialise
+from unflatten.state import StateEntry, materialise
 
 
-def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_inputs: bool = True) -> UnflattenedModule:
+def unflatten(
+    program: ExportedProgram, *, copy_state: bool = False, check_inputs: bool = True, native_leaves: bool = True
+) -> UnflattenedModule:
     """Gives an exported program its module hierarchy back.
 
     The result is an `nn.Module` with the original's children, parameters and buffers under the original's
@@ -45,6 +48,8 @@ def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_input
         copy_state: copy every parameter, buffer and constant.
         check_inputs: compare the arguments of calls from outside with those that the program was captured
             for. Where several bodies have to be told apart, arguments are compared in any case.
+        native_leaves: give modules that are provably of a class of `torch.nn` back as that class. Otherwise,
+            every module that is called has generated code.
 
     Raises:
         NotAProgramError: something else was given.
@@ -62,7 +67,7 @@ def unflatten(program: ExportedProgram, *, copy_state: bool = False, check_input
         ['', '0', '1']
     """
     with _uncollected():
-        return _Builder(analyse(program), _limits(program), check_inputs).build(copy_state)
+        return _Builder(analyse(program, native_leaves), _limits(program), check_inputs).build(copy_state)
 
 
 @contextmanager
@@ -87,6 +92,7 @@ class _Builder:
     limits: Limits
     check_inputs: bool
     definitions: dict[Hashable, Definition] = field(default_factory=dict)
+    inside_genuine: set[ModulePath] = field(default_factory=set)
 
     def build(self, copy_state: bool) -> UnflattenedModule:
         """Makes the modules and fills them."""
@@ -116,13 +122,24 @@ class _Builder:
         modules: dict[ModulePath, nn.Module] = {}
         for path in program.paths:
             first = program.aliases.get(path, path)
-            if first not in modules:
+            if first in self.analysis.genuine:
+                self.genuine(first, modules)
+            elif first not in modules:
                 limits = inside if first.names else self.limits
                 modules[first] = self.module(first, frozenset(names.get(first, ())), limits)
             modules[path] = modules[first]
             if path != ROOT:
                 modules[path.parent]._modules[path.name] = modules[path]
         return modules
+
+    def genuine(self, path: ModulePath, modules: dict[ModulePath, nn.Module]) -> None:
+        """A module of a class of its own, with those inside it."""
+        if path not in modules:
+            made = copied(self.analysis.genuine[path])
+            for name, inner in made.named_modules():
+                inside = ModulePath((*path.names, *name.split("."))) if name else path
+                modules[inside] = inner
+                self.inside_genuine.add(inside)
 
     def module(self, path: ModulePath, names: frozenset[str], limits: Limits) -> nn.Module:
         """An empty module."""
@@ -161,7 +178,16 @@ class _Builder:
             fixed=tuple(dict.fromkeys(mode for _, draft in drafts for mode in _fixed(draft))),
             regions=tuple(self.analysis.regions[draft] for _, draft in drafts),
             origins=tuple(tuple(self.origins(variant.drafts[0])) for variant in variants),
+            genuine={} if path.names else self.genuine_calls(),
         )
+
+    def genuine_calls(self) -> dict[str, tuple[KnownCall, ...]]:
+        """How the program calls each genuine module."""
+        calls: dict[str, list[KnownCall]] = {str(path): [] for path in self.analysis.genuine}
+        for draft, variant in self.analysis.bodies.of_call.items():
+            if draft.path in self.analysis.genuine:
+                calls[str(draft.path)].append(self.known_call(variant, draft))
+        return {path: tuple(found) for path, found in calls.items()}
 
     def origins(self, draft: Draft) -> Iterator[FlatNode | Region]:
         for origin in self.analysis.bodies.origins[draft]:
@@ -175,22 +201,32 @@ class _Builder:
             arguments = Arguments(names, None, tuple(map(spec_of, arranged.inputs)))
             results = tuple(map(spec_of, arranged.outputs))
             return KnownCall(draft.call, variant.index, arguments, results, False, draft.cut)
-        cut, added = draft.cut, names[len(form.names) :]
+        cut = draft.cut
+        added = () if draft.path in self.analysis.genuine else names[len(form.names) :]
         if added and not cut:
             cut = f"a pass made it depend on {', '.join(added)} of another module"
         arguments = Arguments(form.names, form.in_spec, tuple(map(spec_of, form.arguments)))
         return KnownCall(draft.call, variant.index, arguments, tuple(map(spec_of, form.results)), True, cut)
 
+    def is_written(self, entry: StateEntry, modules: Mapping[ModulePath, nn.Module]) -> bool:
+        """Whether a genuine module may write an entry in one of its modes, whatever the program does."""
+        is_buffer = entry.source is Source.BUFFER and entry.owner in self.inside_genuine
+        return is_buffer and writes_buffers(modules[entry.owner])
+
     def fill(self, modules: Mapping[ModulePath, nn.Module], copy_state: bool) -> None:
         """Puts the state where it belongs."""
         state, effects = self.analysis.state, self.analysis.effects
-        copied: list[Any] = [state.tensors.get(value) for value in effects.written]
+        own: list[Any] = [state.tensors.get(value) for value in effects.written]
         if copy_state:
-            copied = [*state.tensors.values(), *(entry.value for entry in state.entries)]
-        held = materialise(state, copied)
+            own = [*state.tensors.values(), *(entry.value for entry in state.entries)]
+        else:
+            own += [entry.value for entry in state.entries if self.is_written(entry, modules)]
+        held = materialise(state, own)
         for entry in state.entries:
             module, value = modules[entry.owner], held[id(entry.value)]
-            if entry.source is Source.PARAMETER:
+            if entry.owner in self.inside_genuine:
+                setattr(module, entry.name, value)
+            elif entry.source is Source.PARAMETER:
                 module._parameters[entry.name] = value
             elif entry.source is Source.BUFFER:
                 module._buffers[entry.name] = value
@@ -201,6 +237,8 @@ class _Builder:
         for path, names in self.analysis.bodies.literals.items():
             for literal, name in names.items():
                 modules[path].__dict__[name] = held[id(state.tensors[literal])]
+        for path in self.analysis.genuine:
+            settle(modules[path])
         for module in modules.values():
             if isinstance(module, nn.ParameterList):
                 module._size = len(module._parameters)

@@ -64,7 +64,7 @@ def root_form(program: FlatProgram) -> Form:
         in_spec=assert_spec.in_spec,
         results=program.outputs,
         out_spec=assert_spec.out_spec,
-        names=_parameter_names(assert_spec.in_spec, names),
+        names=parameter_names(assert_spec.in_spec, names),
     )
 
 
@@ -100,11 +100,11 @@ def _form(entry: ModuleCallEntry, by_name: Mapping[str, Value]) -> Form | None:
         else:
             return None
     count = len(signature.inputs)
-    names = _parameter_names(signature.in_spec, tuple(signature.forward_arg_names or ()))
+    names = parameter_names(signature.in_spec, tuple(signature.forward_arg_names or ()))
     return Form(tuple(leaves[:count]), signature.in_spec, tuple(leaves[count:]), signature.out_spec, names)
 
 
-def _parameter_names(in_spec: _torch.TreeSpec, known: tuple[str, ...]) -> tuple[str, ...]:
+def parameter_names(in_spec: _torch.TreeSpec, known: tuple[str, ...]) -> tuple[str, ...]:
     """A name for every top-level argument; the keywords' own names always win."""
     positional, keywords = in_spec.children()
     count, keys = positional.num_children, tuple(keywords.context)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,7 @@ class Place:
         fixed: for each operator that depends on the mode, its name and the mode that it was captured in.
         regions: the calls as regions of the tree of calls; a copy in another process has none.
         origins: for each body, where its steps came from; likewise.
+        genuine: at the root, how the program calls each module that is a genuine one of another class.
     """
 
     path: ModulePath
@@ -80,6 +81,7 @@ class Place:
     fixed: tuple[tuple[str, bool], ...] = ()
     regions: tuple[Region, ...] = ()
     origins: tuple[tuple[FlatNode | Region, ...], ...] = ()
+    genuine: Mapping[str, tuple[KnownCall, ...]] = field(default_factory=dict, repr=False)
     _compiled: dict[int, Check] = field(default_factory=dict, repr=False)
 
     @property

@@ -1,0 +1,1 @@
+from unflatten.leaves.families import linear as linear

@@ -1,0 +1,154 @@
+"""Running a module on the meta device, to see the operators of its call."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from unflatten import _torch
+from unflatten.code.body import Local
+from unflatten.flat.values import FlatNode, Mode, Modes
+from unflatten.leaves.leaf import StateSpec
+from unflatten.leaves.outline import Outline, input_at, items_of, outline, size_of, state_named
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Run:
+    """A call of a module, as it was run.
+
+    Attributes:
+        outline: its operators.
+        result: what it returned, with what stands for tensors.
+    """
+
+    outline: Outline
+    result: Any
+
+
+def run(
+    module: nn.Module,
+    state: Mapping[str, StateSpec],
+    inputs: Sequence[torch.Tensor],
+    call: tuple[tuple[Any, ...], Mapping[str, Any]],
+    ambient: Modes,
+) -> Run | None:
+    """Runs a call on tensors without data; None if the module can't be called like that.
+
+    Args:
+        module: the module, on the meta device.
+        state: what it holds in the program.
+        inputs: what the call is given, in the program.
+        call: its arguments, with what stands for inputs.
+        ambient: the modes around the call.
+    """
+    sizes = _torch.Sizes()
+    given = [_like(tensor, sizes) for tensor in inputs]
+    own = _own_state(state)
+    args, kwargs = _torch.map_leaves(call, lambda leaf: given[_input_of(leaf)] if _input_of(leaf) >= 0 else leaf)
+    function: Callable[[], Any] = lambda: torch.func.functional_call(module, own, args, kwargs, tie_weights=False)  # noqa: E731
+    symbolic = any(isinstance(size, torch.SymInt) for tensor in given for size in tensor.shape)
+    grad = torch.is_grad_enabled()
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.enable_grad())
+            for mode in ambient:
+                stack.enter_context(_entered(mode))
+            grad = torch.is_grad_enabled()
+            result, rows = _torch.record(function, symbolic)
+    except Exception:  # noqa: BLE001 - whatever a module raises, it is not what the program called
+        return None
+    if sizes.specialised:
+        return None
+    return _Reader(sizes, given, own, grad).read(rows, result)
+
+
+def _input_of(leaf: Any) -> int:
+    return -1 - leaf.index if isinstance(leaf, Local) else -1
+
+
+def _own_state(state: Mapping[str, StateSpec]) -> dict[str, torch.Tensor]:
+    """Tensors like those that a module holds; what is one tensor there is one here."""
+    made: dict[int, torch.Tensor] = {}
+    found = {}
+    for name, spec in state.items():
+        if id(spec.tensor) not in made:
+            like = spec.tensor
+            empty = torch.empty(like.shape, dtype=like.dtype, device="meta")
+            made[id(like)] = empty.requires_grad_(like.requires_grad)
+        found[name] = made[id(spec.tensor)]
+    return found
+
+
+def _like(tensor: torch.Tensor, sizes: _torch.Sizes) -> torch.Tensor:
+    shape = [sizes.like(size) for size in tensor.shape]
+    return torch.empty(shape, dtype=tensor.dtype, device="meta")
+
+
+def _entered(mode: Mode) -> Any:
+    if mode.kind == "grad":
+        return torch.set_grad_enabled(mode.value)
+    dtype, enabled, cache = mode.value
+    return torch.autocast(mode.kind.removeprefix("autocast "), dtype=dtype, enabled=enabled, cache_enabled=cache)
+
+
+class _Reader:
+    """Turns what ran into operators of the kind that programs are read into."""
+
+    def __init__(
+        self, sizes: _torch.Sizes, given: Sequence[torch.Tensor], own: Mapping[str, torch.Tensor], grad: bool
+    ) -> None:
+        self.sizes = sizes
+        self.grad = grad
+        self.known: dict[int, Any] = {id(tensor): state_named(name) for name, tensor in reversed(own.items())}
+        self.known.update((id(tensor), input_at(at)) for at, tensor in enumerate(given))
+        self.nodes: list[FlatNode] = []
+        self.modes: list[Modes] = []
+
+    def read(self, rows: Sequence[_torch.Recorded], result: Any) -> Run | None:
+        for target, args, kwargs, out, grad in rows:
+            operands: dict[FlatNode, None] = {}
+            new_args = self.values(args, operands)
+            new_kwargs = self.values(kwargs, operands)
+            index = len(self.nodes)
+            node = FlatNode(index, f"op_{index}", target, new_args, new_kwargs, tuple(operands), {}, None)
+            self.add(node, grad)
+            self.results(node, out, grad)
+        numbered = {node: at for at, node in enumerate(self.nodes)}
+        made = outline(self.nodes, self.modes, lambda _, value: value)
+        found = _torch.map_leaves(result, self.value)
+        return Run(made, _torch.map_leaves(found, lambda leaf: _local(leaf, numbered)))
+
+    def add(self, node: FlatNode, grad: bool) -> None:
+        self.nodes.append(node)
+        self.modes.append(() if grad == self.grad else (Mode("grad", grad),))
+
+    def results(self, node: FlatNode, out: Any, grad: bool) -> None:
+        if isinstance(out, torch.Tensor):
+            self.known[id(out)] = node
+        elif isinstance(out, tuple | list):
+            for item, value in zip(items_of(node, len(out), len(self.nodes)), out, strict=True):
+                if isinstance(value, torch.Tensor):
+                    self.add(item, grad)
+                    self.known[id(value)] = item
+
+    def values(self, arguments: Any, operands: dict[FlatNode, None]) -> Any:
+        found = _torch.map_leaves(arguments, self.value)
+        operands.update((leaf, None) for leaf in _torch.tree_leaves(found) if isinstance(leaf, FlatNode))
+        return found
+
+    def value(self, leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return self.known.get(id(leaf), leaf)
+        if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
+            expression = self.sizes.translated(leaf)
+            return int(expression) if expression.is_Integer else size_of(str(expression))
+        return leaf
+
+
+def _local(leaf: Any, numbered: Mapping[FlatNode, int]) -> Any:
+    return Local(numbered[leaf]) if isinstance(leaf, FlatNode) else leaf
