@@ -104,7 +104,7 @@ class Leaf:
 
     def find(self, *names: str) -> Operator | None:
         """The first operator of one of these names, in place or not (`relu` finds `relu_`)."""
-        return next((found for found in self.operators() if found.name in names or found.name[:-1] in names), None)
+        return next((found for found in self.operators() if found.name.removesuffix("_") in names), None)
 
     def names(self) -> set[str]:
         """The names of all operators of the call."""

@@ -12,7 +12,7 @@ from torch import nn
 
 from unflatten import _torch
 from unflatten.code.body import Local
-from unflatten.flat.values import FlatNode, Mode, Modes
+from unflatten.flat.values import FlatInput, FlatNode, Mode, Modes, Source, Value
 from unflatten.leaves.leaf import StateSpec
 from unflatten.leaves.outline import Outline, input_at, items_of, outline, size_of, state_named
 
@@ -104,24 +104,35 @@ class _Reader:
     ) -> None:
         self.sizes = sizes
         self.grad = grad
-        self.known: dict[int, Any] = {id(tensor): state_named(name) for name, tensor in reversed(own.items())}
-        self.known.update((id(tensor), input_at(at)) for at, tensor in enumerate(given))
+        self.known: dict[int, Value] = {}
+        self.stands: dict[Value, Any] = {}
+        for name, tensor in own.items():
+            self.enter(tensor, FlatInput(name, Source.PARAMETER, name, {}), state_named(name))
+        for at, tensor in enumerate(given):
+            self.enter(tensor, FlatInput(f"input_{at}", Source.USER, "", {}, at), input_at(at))
         self.nodes: list[FlatNode] = []
         self.modes: list[Modes] = []
 
+    def enter(self, tensor: torch.Tensor, value: FlatInput, stands: Any) -> None:
+        if id(tensor) not in self.known:
+            self.known[id(tensor)] = value
+            self.stands[value] = stands
+
     def read(self, rows: Sequence[_torch.Recorded], result: Any) -> Run | None:
         for target, args, kwargs, out, grad in rows:
-            operands: dict[FlatNode, None] = {}
+            operands: dict[Value, None] = {}
             new_args = self.values(args, operands)
             new_kwargs = self.values(kwargs, operands)
             index = len(self.nodes)
             node = FlatNode(index, f"op_{index}", target, new_args, new_kwargs, tuple(operands), {}, None)
             self.add(node, grad)
             self.results(node, out, grad)
-        numbered = {node: at for at, node in enumerate(self.nodes)}
-        made = outline(self.nodes, self.modes, lambda _, value: value)
-        found = _torch.map_leaves(result, self.value)
-        return Run(made, _torch.map_leaves(found, lambda leaf: _local(leaf, numbered)))
+        made = outline(self.nodes, self.modes, lambda _, value: self.stands[value])
+        self.stands.update((node, Local(at)) for at, node in enumerate(self.nodes))
+        return Run(made, _torch.map_leaves(_torch.map_leaves(result, self.value), self.standing))
+
+    def standing(self, leaf: Any) -> Any:
+        return self.stands[leaf] if isinstance(leaf, FlatNode | FlatInput) else leaf
 
     def add(self, node: FlatNode, grad: bool) -> None:
         self.nodes.append(node)
@@ -136,9 +147,9 @@ class _Reader:
                     self.add(item, grad)
                     self.known[id(value)] = item
 
-    def values(self, arguments: Any, operands: dict[FlatNode, None]) -> Any:
+    def values(self, arguments: Any, operands: dict[Value, None]) -> Any:
         found = _torch.map_leaves(arguments, self.value)
-        operands.update((leaf, None) for leaf in _torch.tree_leaves(found) if isinstance(leaf, FlatNode))
+        operands.update((leaf, None) for leaf in _torch.tree_leaves(found) if isinstance(leaf, FlatNode | FlatInput))
         return found
 
     def value(self, leaf: Any) -> Any:
@@ -149,6 +160,3 @@ class _Reader:
             return int(expression) if expression.is_Integer else size_of(str(expression))
         return leaf
 
-
-def _local(leaf: Any, numbered: Mapping[FlatNode, int]) -> Any:
-    return Local(numbered[leaf]) if isinstance(leaf, FlatNode) else leaf
