@@ -287,3 +287,8 @@ def map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
 def structure(value: Any) -> TreeSpec:
     """How a value nests."""
     return pytree.tree_structure(value)
+
+
+def memory_id(tensor: torch.Tensor) -> int:
+    """Equal for tensors over the same memory while it lives, those without data too (`_cdata`, 2.0)."""
+    return int(tensor.untyped_storage()._cdata)

@@ -119,6 +119,14 @@ class Leaf:
         tensor = value.meta.get("val") if isinstance(value, FlatNode | FlatInput) else None
         return tuple(tensor.shape) if isinstance(tensor, torch.Tensor) else ()
 
+    def origin(self, value: Any) -> Any:
+        """The value from outside that one of the call is made of, first argument by first argument, or None."""
+        while isinstance(value, FlatNode) and value not in self.given_as:
+            value = value.args[0] if value.args and value in self.nodes else None
+            if isinstance(value, tuple | list):
+                value = value[0] if value else None
+        return value if isinstance(value, FlatNode | FlatInput) and value in self.given_as else None
+
     def user_arguments(self) -> tuple[Any, ...]:
         """The arguments of the call where nothing else tells."""
         if len(self.nodes) == 1:

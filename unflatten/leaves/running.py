@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +106,7 @@ class _Reader:
         self.grad = grad
         self.known: dict[int, Value] = {}
         self.stands: dict[Value, Any] = {}
+        self.created: dict[Hashable, Value] = {}
         for name, tensor in own.items():
             self.enter(tensor, FlatInput(name, Source.PARAMETER, name, {}), state_named(name))
         for at, tensor in enumerate(given):
@@ -141,6 +142,8 @@ class _Reader:
     def results(self, node: FlatNode, out: Any, grad: bool) -> None:
         if isinstance(out, torch.Tensor):
             self.known[id(out)] = node
+            if not node.operands:  # what it created reaches the module as another tensor over the same memory
+                self.created[_memory(out)] = node
         elif isinstance(out, tuple | list):
             for item, value in zip(items_of(node, len(out), len(self.nodes)), out, strict=True):
                 if isinstance(value, torch.Tensor):
@@ -154,9 +157,14 @@ class _Reader:
 
     def value(self, leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            return self.known.get(id(leaf), leaf)
+            found = self.known.get(id(leaf))
+            return self.created.get(_memory(leaf), leaf) if found is None else found
         if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
             expression = self.sizes.translated(leaf)
             return int(expression) if expression.is_Integer else size_of(str(expression))
         return leaf
 
+
+
+def _memory(tensor: torch.Tensor) -> Hashable:
+    return _torch.memory_id(tensor), tuple(tensor.shape), tensor.stride(), tensor.storage_offset()

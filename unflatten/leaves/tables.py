@@ -66,3 +66,8 @@ def has(name: str) -> Read:
 def one_or_all(values: tuple[Any, ...]) -> Any:
     """What a constructor was likely given: one number for all dimensions, or one for each."""
     return values[0] if values and all(value == values[0] for value in values) else values
+
+
+def integral(number: Any) -> Any:
+    """A number as it was likely written, where an operator takes it as a float."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
