@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import sympy
@@ -22,6 +22,7 @@ from torch._functorch import predispatch
 from torch._higher_order_ops.effects import has_effects as _has_effects
 from torch._higher_order_ops.effects import with_effects as WITH_EFFECTS
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.export import ExportedProgram
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
@@ -202,21 +203,27 @@ class _Recorder(SchemaCheckMode):
     Only a few classes of modes may see operators before autograd; this is the one that does the least (2.1).
     """
 
-    def __init__(self, symbolic: bool) -> None:
+    def __init__(self, by_python: bool) -> None:
         TorchDispatchMode.__init__(self, _dispatch_key=torch._C.DispatchKey.PreDispatch)
         self.rows: list[Recorded] = []
-        self.symbolic = symbolic
+        self.by_python = by_python
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with nullcontext() if self.symbolic else no_python_dispatcher():
+        with nullcontext() if self.by_python else no_python_dispatcher():
             result = func(*args, **(kwargs or {}))
         self.rows.append((func, args, kwargs or {}, result, torch.is_grad_enabled()))
         return result
 
 
-def record(function: Callable[[], Any], symbolic: bool) -> tuple[Any, list[Recorded]]:
-    """What a function of meta tensors returns, and the operators that it ran (python dispatcher, 2.0)."""
-    recorder = _Recorder(symbolic)
+def record(function: Callable[[], Any], by_python: bool = False) -> tuple[Any, list[Recorded]]:
+    """What a function of meta tensors returns, and the operators that it ran (python dispatcher, 2.0).
+
+    Args:
+        function: the function.
+        by_python: run the decompositions that torch has in Python. They are slower and refuse some arguments, but
+            those of recurrent layers take symbolic sizes.
+    """
+    recorder = _Recorder(by_python)
     with _no_fast_path(), enable_python_dispatcher(), recorder:
         result = function()
     return result, recorder.rows
@@ -272,6 +279,10 @@ class Sizes:
     def translated(self, size: Any) -> Any:
         """The expression of a size in the other program's symbols."""
         return symbolic_expression(size).xreplace(self._theirs)
+
+    def tensors(self) -> AbstractContextManager[Any]:
+        """Where tensors of these sizes are made and used: operators that don't take symbolic sizes do here."""
+        return FakeTensorMode(shape_env=self._env)
 
     @property
     def specialised(self) -> bool:

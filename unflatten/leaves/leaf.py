@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -121,10 +122,13 @@ class Leaf:
 
     def origin(self, value: Any) -> Any:
         """The value from outside that one of the call is made of, first argument by first argument, or None."""
+        item = 0
         while isinstance(value, FlatNode) and value not in self.given_as:
+            if value.target is operator.getitem:
+                item = value.args[1]
             value = value.args[0] if value.args and value in self.nodes else None
             if isinstance(value, tuple | list):
-                value = value[0] if value else None
+                value, item = (value[item] if item < len(value) else None), 0
         return value if isinstance(value, FlatNode | FlatInput) and value in self.given_as else None
 
     def user_arguments(self) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from unflatten.flat.values import FlatInput, FlatNode, Modes, Source
 from unflatten.leaves.leaf import Leaf, Proposal, StateSpec
 from unflatten.leaves.outline import Fingerprint, Numbers, Outline, fingerprint
 from unflatten.leaves.registry import Registration
-from unflatten.leaves.running import Run, run
+from unflatten.leaves.running import Run, Runner
 
 UNUSED = object()
 """Stands for a result of a module that the program does not compute, because nothing uses it."""
@@ -137,7 +137,7 @@ def _compared(question: Question, prototype: nn.Module, proposal: Proposal, key:
     inputs = [value.meta.get("val") for value in leaf.inputs]
     if not all(isinstance(value, torch.Tensor) for value in inputs):
         return None
-    ran = run(prototype, leaf.state, inputs, (args, kwargs), question.ambient)
+    ran = Runner(leaf.state, inputs, question.ambient).run(prototype, args, kwargs)
     if ran is None:
         return None
     result = _matched(question, ran)

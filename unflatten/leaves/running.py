@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,45 +30,49 @@ class Run:
     result: Any
 
 
-def run(
-    module: nn.Module,
-    state: Mapping[str, StateSpec],
-    inputs: Sequence[torch.Tensor],
-    call: tuple[tuple[Any, ...], Mapping[str, Any]],
-    ambient: Modes,
-) -> Run | None:
-    """Runs a call on tensors without data; None if the module can't be called like that.
+@dataclass(frozen=True, eq=False, slots=True)
+class Runner:
+    """Runs calls of modules on tensors without data.
 
-    Args:
-        module: the module, on the meta device.
-        state: what it holds in the program.
+    Attributes:
+        state: what the module holds in the program.
         inputs: what the call is given, in the program.
-        call: its arguments, with what stands for inputs.
         ambient: the modes around the call.
     """
-    sizes = _torch.Sizes()
-    given = [_like(tensor, sizes) for tensor in inputs]
-    own = _own_state(state)
-    args, kwargs = _torch.map_leaves(call, lambda leaf: given[_input_of(leaf)] if _input_of(leaf) >= 0 else leaf)
-    function: Callable[[], Any] = lambda: torch.func.functional_call(module, own, args, kwargs, tie_weights=False)  # noqa: E731
-    symbolic = any(isinstance(size, torch.SymInt) for tensor in given for size in tensor.shape)
-    grad = torch.is_grad_enabled()
-    try:
+
+    state: Mapping[str, StateSpec]
+    inputs: Sequence[torch.Tensor]
+    ambient: Modes
+
+    def run(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run | None:
+        """A call, its arguments with what stands for inputs; None if the module can't be called like that."""
+        symbolic = any(isinstance(size, torch.SymInt) for tensor in self.inputs for size in tensor.shape)
+        for by_python in (False, True) if symbolic else (False,):
+            try:
+                return self._run(module, (args, kwargs), symbolic, by_python)
+            except Exception:  # noqa: BLE001, S112 - whatever a module raises, it is not what the program called
+                continue
+        return None
+
+    def _run(self, module: nn.Module, call: Any, symbolic: bool, by_python: bool) -> Run | None:
+        sizes = _torch.Sizes()
         with contextlib.ExitStack() as stack:
+            if symbolic:
+                stack.enter_context(sizes.tensors())
             stack.enter_context(torch.enable_grad())
-            for mode in ambient:
+            for mode in self.ambient:
                 stack.enter_context(_entered(mode))
-            grad = torch.is_grad_enabled()
-            result, rows = _torch.record(function, symbolic)
-    except Exception:  # noqa: BLE001 - whatever a module raises, it is not what the program called
-        return None
-    if sizes.specialised:
-        return None
-    return _Reader(sizes, given, own, grad).read(rows, result)
+            given, own = [_like(tensor, sizes) for tensor in self.inputs], _own_state(self.state)
+            args, kwargs = _torch.map_leaves(call, lambda leaf: given[-1 - leaf.index] if _is_input(leaf) else leaf)
+            reader = _Reader(sizes, given, own, torch.is_grad_enabled())
+            result, rows = _torch.record(
+                lambda: torch.func.functional_call(module, own, args, kwargs, tie_weights=False), by_python
+            )
+        return None if sizes.specialised else reader.read(rows, result)
 
 
-def _input_of(leaf: Any) -> int:
-    return -1 - leaf.index if isinstance(leaf, Local) else -1
+def _is_input(leaf: Any) -> bool:
+    return isinstance(leaf, Local) and leaf.index < 0
 
 
 def _own_state(state: Mapping[str, StateSpec]) -> dict[str, torch.Tensor]:
@@ -106,7 +110,7 @@ class _Reader:
         self.grad = grad
         self.known: dict[int, Value] = {}
         self.stands: dict[Value, Any] = {}
-        self.created: dict[Hashable, Value] = {}
+        self.created: dict[Hashable, Value | None] = {}
         for name, tensor in own.items():
             self.enter(tensor, FlatInput(name, Source.PARAMETER, name, {}), state_named(name))
         for at, tensor in enumerate(given):
@@ -142,8 +146,8 @@ class _Reader:
     def results(self, node: FlatNode, out: Any, grad: bool) -> None:
         if isinstance(out, torch.Tensor):
             self.known[id(out)] = node
-            if not node.operands:  # what it created reaches the module as another tensor over the same memory
-                self.created[_memory(out)] = node
+            # What an operator creates may reach the module as another tensor over the same memory.
+            self.created[_memory(out)] = None if _memory(out) in self.created else node
         elif isinstance(out, tuple | list):
             for item, value in zip(items_of(node, len(out), len(self.nodes)), out, strict=True):
                 if isinstance(value, torch.Tensor):
@@ -157,8 +161,8 @@ class _Reader:
 
     def value(self, leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            found = self.known.get(id(leaf))
-            return self.created.get(_memory(leaf), leaf) if found is None else found
+            found = self.known.get(id(leaf)) or self.created.get(_memory(leaf))
+            return leaf if found is None else found
         if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
             expression = self.sizes.translated(leaf)
             return int(expression) if expression.is_Integer else size_of(str(expression))
@@ -167,4 +171,5 @@ class _Reader:
 
 
 def _memory(tensor: torch.Tensor) -> Hashable:
-    return _torch.memory_id(tensor), tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+    layout = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    return _torch.memory_id(tensor), tuple(size if type(size) is int else str(size) for size in layout)
