@@ -7,10 +7,11 @@ not document; the linter checks the imports.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import sympy
@@ -240,6 +241,9 @@ def _no_fast_path() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(enabled)
 
 
+_FAKE_LOG = logging.getLogger(FakeTensorMode.__module__)
+
+
 class Sizes:
     """Symbolic sizes of an environment of their own, each standing for one of another program's (2.0).
 
@@ -280,9 +284,18 @@ class Sizes:
         """The expression of a size in the other program's symbols."""
         return symbolic_expression(size).xreplace(self._theirs)
 
-    def tensors(self) -> AbstractContextManager[Any]:
-        """Where tensors of these sizes are made and used: operators that don't take symbolic sizes do here."""
-        return FakeTensorMode(shape_env=self._env)
+    @contextmanager
+    def tensors(self) -> Iterator[None]:
+        """Where tensors of these sizes are made and used: operators that don't take symbolic sizes do here.
+
+        What fails is not logged; the caller tries otherwise.
+        """
+        disabled, _FAKE_LOG.disabled = _FAKE_LOG.disabled, True
+        try:
+            with FakeTensorMode(shape_env=self._env):
+                yield
+        finally:
+            _FAKE_LOG.disabled = disabled
 
     @property
     def specialised(self) -> bool:

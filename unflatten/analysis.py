@@ -20,6 +20,7 @@ from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.legality import separate
 from unflatten.grouping.modes import ambient_modes
 from unflatten.grouping.ordering import Arrangement, arrange
+from unflatten.leaves.chains import Chains
 from unflatten.leaves.recognising import recognise
 from unflatten.ownership import assign_owners
 from unflatten.paths import ROOT, ModulePath
@@ -42,6 +43,7 @@ class Analysis:
         bodies: what each module computes, in each of the ways in which it is called.
         training: whether no operator was captured in eval mode.
         genuine: for the path of each module that is a genuine one, what it is like.
+        chains: the modules that are an `nn.Sequential`.
     """
 
     program: FlatProgram
@@ -53,6 +55,7 @@ class Analysis:
     bodies: Bodies
     training: bool
     genuine: Mapping[ModulePath, nn.Module]
+    chains: Chains
 
 
 def analyse(source: ExportedProgram, native_leaves: bool) -> Analysis:
@@ -80,8 +83,9 @@ def analyse(source: ExportedProgram, native_leaves: bool) -> Analysis:
     genuine = recognise(grouping, arranged, ambient, training) if native_leaves else {}
     bodies = Bodies(grouping, arranged, ambient, namer_of(program, state, grouping), frozenset(genuine))
     bodies.write()
+    chains = Chains.of(bodies) if native_leaves else Chains()
     regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)
-    return Analysis(program, form, state, effects, arranged, regions, bodies, training, genuine)
+    return Analysis(program, form, state, effects, arranged, regions, bodies, training, genuine, chains)
 
 
 def namer_of(program: FlatProgram, state: StatePlan, grouping: Grouping) -> Namer:

@@ -149,6 +149,9 @@ class _Builder:
         if container is not None:
             return nn.ModuleList() if container is Container.LIST else nn.ParameterList()
         type_name = self.type_name(path)
+        chains = self.analysis.chains
+        if path in chains.sequential or path in chains.skipped:
+            return (nn.Sequential() if path in chains.sequential else nn.Identity()).train(self.analysis.training)
         taken = names & frozenset(OFFERED)
         key = (type_name, tuple(variant.key for variant in variants), taken)
         if key not in self.definitions:
@@ -183,10 +186,10 @@ class _Builder:
 
     def genuine_calls(self) -> dict[str, tuple[KnownCall, ...]]:
         """How the program calls each genuine module."""
-        calls: dict[str, list[KnownCall]] = {str(path): [] for path in self.analysis.genuine}
+        calls: dict[str, list[KnownCall]] = {}
         for draft, variant in self.analysis.bodies.of_call.items():
-            if draft.path in self.analysis.genuine:
-                calls[str(draft.path)].append(self.known_call(variant, draft))
+            if draft.path in self.analysis.genuine or draft.path in self.analysis.chains.sequential:
+                calls.setdefault(str(draft.path), []).append(self.known_call(variant, draft))
         return {path: tuple(found) for path, found in calls.items()}
 
     def origins(self, draft: Draft) -> Iterator[FlatNode | Region]:

@@ -193,7 +193,7 @@ def test_traced_by_fx() -> None:
 def test_fx_tracers_can_keep_submodules_whole() -> None:
     class Tracer(fx.Tracer):
         def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-            return isinstance(module, UnflattenedModule)
+            return isinstance(module, UnflattenedModule) or super().is_leaf_module(module, name)
 
     nested = nested_of(Plain())
     called = [node.target for node in Tracer().trace(nested).nodes if node.op == "call_module"]

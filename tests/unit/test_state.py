@@ -41,9 +41,20 @@ class Counter(nn.Module):
 def test_parameters_are_the_programs_own_objects() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval()
     program = torch.export.export(model, (X,))
-    nested = unflatten(program)
+    nested = unflatten(program, native_leaves=False)
     for name, value in nested.state_dict(keep_vars=True).items():
         assert value is program.state_dict[name]
+
+
+def test_statistics_that_train_mode_would_write_are_not_the_programs() -> None:
+    program = torch.export.export(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval(), (X,))
+    before = {name: value.clone() for name, value in program.state_dict.items()}
+    nested = unflatten(program)
+    for name, parameter in nested.named_parameters():
+        assert parameter is program.state_dict[name]
+    nested.train()(X)
+    assert not differences(before, dict(program.state_dict))
+    assert nested.get_buffer("1.num_batches_tracked") == 1
 
 
 def test_copy_state_copies_everything_and_keeps_ties() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,12 +77,11 @@ class Prover:
 
     def prove(self, question: Question, candidates: list[Registration]) -> Proof | None:
         """The first proposal that holds."""
-        for one in candidates:
-            for proposal in one.recogniser(question.leaf, one.cls):
-                proof = self._try(question, one.cls, proposal)
-                if proof is not None:
-                    return proof
-        return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what constructors have to say was said to the model's author
+            proposals = ((one.cls, found) for one in candidates for found in one.recogniser(question.leaf, one.cls))
+            proofs = (self._try(question, cls, proposal) for cls, proposal in proposals)
+            return next((proof for proof in proofs if proof is not None), None)
 
     def _try(self, question: Question, cls: type[nn.Module], proposal: Proposal) -> Proof | None:
         for training in _modes(question, proposal):

@@ -48,10 +48,11 @@ class Runner:
         """A call, its arguments with what stands for inputs; None if the module can't be called like that."""
         symbolic = any(isinstance(size, torch.SymInt) for tensor in self.inputs for size in tensor.shape)
         for by_python in (False, True) if symbolic else (False,):
-            try:
-                return self._run(module, (args, kwargs), symbolic, by_python)
-            except Exception:  # noqa: BLE001, S112 - whatever a module raises, it is not what the program called
-                continue
+            ran = None
+            with contextlib.suppress(Exception):  # whatever a module raises, it is not what the program called
+                ran = self._run(module, (args, kwargs), symbolic, by_python)
+            if ran is not None:
+                return ran
         return None
 
     def _run(self, module: nn.Module, call: Any, symbolic: bool, by_python: bool) -> Run | None:
