@@ -18,7 +18,7 @@ from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.modes import added_modes
 from unflatten.grouping.ordering import Arrangement
 from unflatten.grouping.shapes import size_expression
-from unflatten.leaves.leaf import Leaf, StateSpec
+from unflatten.leaves.leaf import Leaf, StateSpec, name_of
 from unflatten.leaves.outline import Outline, input_at, outline, size_of, state_named
 from unflatten.leaves.proving import UNUSED, Known, Proof, Prover, Question
 from unflatten.leaves.registry import Registration, for_class, for_operators
@@ -131,7 +131,7 @@ class _Pass:
         path, order = draft.path, self.arranged[draft]
         state, held = self.state(path)
         given = {value: input_at(at) for at, value in enumerate(order.inputs)}
-        nodes = tuple(item for item in order.items if isinstance(item, FlatNode))
+        nodes = _operators(order)
         local = {node: Local(at) for at, node in enumerate(nodes)}
         replaced = self.grouping.program.replaced
         outside = dict(given)
@@ -239,9 +239,15 @@ class _Call:
         return self.outline.key(), self.inputs, frozen(self.ends), state, names, form
 
 
+def _operators(order: Arrangement) -> tuple[FlatNode, ...]:
+    """The operators of a call, but for those that read sizes: what these give is known by what it is."""
+    items = (item for item in order.items if isinstance(item, FlatNode))
+    return tuple(item for item in items if not name_of(item).startswith("sym_") or size_expression(item) is None)
+
+
 def _form(proof: Proof, draft: Draft, order: Arrangement) -> Form:
     """How a call is written that was proved to be one of a module."""
-    nodes = [item for item in order.items if isinstance(item, FlatNode)]
+    nodes = _operators(order)
 
     def value(leaf: Any) -> Any:
         if not isinstance(leaf, Local):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,10 @@ class Around(nn.Module):
 def restored(model: nn.Module, args: tuple[Any, ...], dynamic: bool = False) -> UnflattenedModule:
     """The model, exported and unflattened; with a dynamic first dimension of every input if wanted."""
     shapes = {"args": tuple({0: torch.export.Dim.DYNAMIC} for _ in args)} if dynamic else None
-    return unflatten(torch.export.export(copy.deepcopy(model), args, dynamic_shapes=shapes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what export has to say of some modules of torch.nn
+        program = torch.export.export(copy.deepcopy(model), args, dynamic_shapes=shapes)
+    return unflatten(program)
 
 
 def assert_comes_back(
