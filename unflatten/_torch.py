@@ -198,14 +198,14 @@ Recorded = tuple[Any, tuple[Any, ...], Mapping[str, Any], Any, bool]
 """An operator that ran: the callable, its arguments, its result, and whether gradients were recorded."""
 
 
-class _Recorder(SchemaCheckMode):
+class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
     """Records the operators that export would, those above autograd, while they run on meta tensors.
 
     Only a few classes of modes may see operators before autograd; this is the one that does the least (2.1).
     """
 
     def __init__(self, by_python: bool) -> None:
-        TorchDispatchMode.__init__(self, _dispatch_key=torch._C.DispatchKey.PreDispatch)
+        TorchDispatchMode.__init__(self, _dispatch_key=torch._C.DispatchKey.PreDispatch)  # type: ignore[no-untyped-call]
         self.rows: list[Recorded] = []
         self.by_python = by_python
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 from torch.export import ExportedProgram
 
+from unflatten.chains import Chains
 from unflatten.code.bodies import Bodies
 from unflatten.code.places import Container, Namer
 from unflatten.effects import Effects, find_effects
@@ -20,7 +21,6 @@ from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.legality import separate
 from unflatten.grouping.modes import ambient_modes
 from unflatten.grouping.ordering import Arrangement, arrange
-from unflatten.leaves.chains import Chains
 from unflatten.leaves.recognising import recognise
 from unflatten.ownership import assign_owners
 from unflatten.paths import ROOT, ModulePath

@@ -218,25 +218,10 @@ class _Builder:
 
     def fill(self, modules: Mapping[ModulePath, nn.Module], copy_state: bool) -> None:
         """Puts the state where it belongs."""
-        state, effects = self.analysis.state, self.analysis.effects
-        own: list[Any] = [state.tensors.get(value) for value in effects.written]
-        if copy_state:
-            own = [*state.tensors.values(), *(entry.value for entry in state.entries)]
-        else:
-            own += [entry.value for entry in state.entries if self.is_written(entry, modules)]
-        held = materialise(state, own)
+        state = self.analysis.state
+        held = materialise(state, self.copied(modules, copy_state))
         for entry in state.entries:
-            module, value = modules[entry.owner], held[id(entry.value)]
-            if entry.owner in self.inside_genuine:
-                setattr(module, entry.name, value)
-            elif entry.source is Source.PARAMETER:
-                module._parameters[entry.name] = value
-            elif entry.source is Source.BUFFER:
-                module._buffers[entry.name] = value
-                if not entry.persistent:
-                    module._non_persistent_buffers_set.add(entry.name)
-            else:
-                module.__dict__[entry.name] = value
+            self.put(modules[entry.owner], entry, held[id(entry.value)])
         for path, names in self.analysis.bodies.literals.items():
             for literal, name in names.items():
                 modules[path].__dict__[name] = held[id(state.tensors[literal])]
@@ -245,6 +230,27 @@ class _Builder:
         for module in modules.values():
             if isinstance(module, nn.ParameterList):
                 module._size = len(module._parameters)
+
+    def copied(self, modules: Mapping[ModulePath, nn.Module], copy_state: bool) -> list[Any]:
+        """The tensors that the result must not share with the program."""
+        state = self.analysis.state
+        if copy_state:
+            return [*state.tensors.values(), *(entry.value for entry in state.entries)]
+        written: list[Any] = [state.tensors.get(value) for value in self.analysis.effects.written]
+        return written + [entry.value for entry in state.entries if self.is_written(entry, modules)]
+
+    def put(self, module: nn.Module, entry: StateEntry, value: Any) -> None:
+        """Has a module hold an entry."""
+        if entry.owner in self.inside_genuine:
+            setattr(module, entry.name, value)  # which its class may have to know of
+        elif entry.source is Source.PARAMETER:
+            module._parameters[entry.name] = value
+        elif entry.source is Source.BUFFER:
+            module._buffers[entry.name] = value
+            if not entry.persistent:
+                module._non_persistent_buffers_set.add(entry.name)
+        else:
+            module.__dict__[entry.name] = value
 
 
 def _fixed(draft: Draft) -> Iterator[tuple[str, bool]]:

@@ -150,7 +150,9 @@ def test_nested_arguments_compile_whole() -> None:
 def test_submodules_compile_alone() -> None:
     torch.manual_seed(0)
     model = Plain()
-    nested = unflatten(capture(model, (X,), KWARGS), native_leaves=False)  # torch can't compile a lone nn.Linear in place
+    nested = unflatten(
+        capture(model, (X,), KWARGS), native_leaves=False
+    )  # torch can't compile a lone nn.Linear in place
     torch._dynamo.reset()
     compiled = torch.compile(nested.body, backend="eager", fullgraph=True)
     assert torch.equal(compiled(X), model.body(X))

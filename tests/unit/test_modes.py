@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.comparing import assert_same_run, capture
+from tests.support.comparing import assert_same_run, capture, differences
 from unflatten import unflatten
 from unflatten.errors import ModeError
 
@@ -80,3 +80,14 @@ def test_a_mode_that_is_written_in_generated_code_still_blocks() -> None:
     nested = unflatten(capture(nn.Sequential(nn.Dropout(0.5), Own()).eval(), (X,)))
     with pytest.raises(ModeError, match=r"dropout_1 in 1"):
         nested.train()
+
+
+def test_statistics_that_train_mode_would_write_are_not_the_programs() -> None:
+    program = torch.export.export(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval(), (X,))
+    before = {name: value.clone() for name, value in program.state_dict.items()}
+    nested = unflatten(program)
+    for name, parameter in nested.named_parameters():
+        assert parameter is program.state_dict[name]
+    nested.train()(X)
+    assert not differences(before, dict(program.state_dict))
+    assert nested.get_buffer("1.num_batches_tracked") == 1

@@ -46,17 +46,6 @@ def test_parameters_are_the_programs_own_objects() -> None:
         assert value is program.state_dict[name]
 
 
-def test_statistics_that_train_mode_would_write_are_not_the_programs() -> None:
-    program = torch.export.export(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval(), (X,))
-    before = {name: value.clone() for name, value in program.state_dict.items()}
-    nested = unflatten(program)
-    for name, parameter in nested.named_parameters():
-        assert parameter is program.state_dict[name]
-    nested.train()(X)
-    assert not differences(before, dict(program.state_dict))
-    assert nested.get_buffer("1.num_batches_tracked") == 1
-
-
 def test_copy_state_copies_everything_and_keeps_ties() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:

@@ -30,4 +30,6 @@ def settle(module: nn.Module) -> None:
     """Has a module that got its tensors believe that it always had them."""
     for inner in module.modules():
         if isinstance(inner, nn.RNNBase):  # would else take its weights for changed, and lay them out anew
-            inner._flat_weight_refs = [None if weight is None else weakref.ref(weight) for weight in inner._flat_weights]
+            inner._flat_weight_refs = [
+                None if weight is None else weakref.ref(weight) for weight in inner._flat_weights
+            ]

@@ -23,12 +23,12 @@ class StateSpec:
     Attributes:
         source: parameter or buffer.
         persistent: whether the state dict holds it.
-        tensor: the tensor itself, not to be written.
+        tensor: the tensor itself, not to be written; anything else where the source is no parameter or buffer.
     """
 
     source: Source
     persistent: bool
-    tensor: torch.Tensor
+    tensor: Any
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -72,7 +72,7 @@ def outline(nodes: Sequence[FlatNode], modes: Sequence[Modes], reference: Refere
 
         def stands_for(leaf: Any, node: FlatNode = node) -> Any:
             if isinstance(leaf, FlatNode | FlatInput):
-                return local[leaf] if leaf in local else reference(node, leaf)  # type: ignore[index]
+                return local[leaf] if leaf in local else reference(node, leaf)
             return leaf
 
         kwargs = _torch.map_aggregate(node.kwargs, stands_for) if node.kwargs else {}

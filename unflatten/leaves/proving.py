@@ -94,9 +94,7 @@ class Prover:
                 return proof
         return None
 
-    def _made(
-        self, key: Hashable, cls: type[nn.Module], kwargs: Mapping[str, Any], training: bool
-    ) -> nn.Module | None:
+    def _made(self, key: Hashable, cls: type[nn.Module], kwargs: Mapping[str, Any], training: bool) -> nn.Module | None:
         if key not in self.prototypes:
             self.prototypes[key] = None
             try:
@@ -134,8 +132,8 @@ def _holds_the_same(module: nn.Module, state: Mapping[str, StateSpec]) -> bool:
 def _compared(question: Question, prototype: nn.Module, proposal: Proposal, key: Hashable) -> Proof | None:
     leaf = question.leaf
     args, kwargs = _call(question, proposal)
-    inputs = [value.meta.get("val") for value in leaf.inputs]
-    if not all(isinstance(value, torch.Tensor) for value in inputs):
+    inputs = [tensor for value in leaf.inputs if isinstance(tensor := value.meta.get("val"), torch.Tensor)]
+    if len(inputs) < len(leaf.inputs):
         return None
     ran = Runner(leaf.state, inputs, question.ambient).run(prototype, args, kwargs)
     if ran is None:
@@ -162,6 +160,8 @@ def _matched(question: Question, ran: Run) -> tuple[Any] | None:
     leaf = question.leaf
     numbers = Numbers()
     position = {node: at for at, node in enumerate(leaf.nodes)}
+    if any(value not in position for value in leaf.outputs):
+        return None  # a size that others are handed
     ends = [Local(position[value]) for value in leaf.outputs]
     device = next((value.meta["val"].device for value in leaf.inputs), None)
     if device is None:

@@ -93,7 +93,7 @@ class _Pass:
 
     def module(self, drafts: list[Draft]) -> nn.Module | None:
         """A module that all calls are calls of, if there is one."""
-        proofs = []
+        proofs: list[Proof] = []
         for draft in drafts:
             proof = self.proof(draft)
             if proof is None or proof.key != (proofs or [proof])[0].key:
@@ -105,7 +105,7 @@ class _Pass:
             return None
         for draft, proof in zip(drafts, proofs, strict=True):
             if draft.form is None:
-                draft.form = _form(proof, draft, self.arranged[draft])
+                draft.form = _form(proof, self.arranged[draft])
         return proofs[0].prototype
 
     def proof(self, draft: Draft) -> Proof | None:
@@ -116,14 +116,14 @@ class _Pass:
             if not candidates:
                 return None
         call = self.call(draft)
-        known = self.known(draft, call)
-        if known is False:
+        told = self.known(draft, call)
+        if told is None:
             return None
-        key = (type_name, call.key(known), self.ambient.get(draft, ()))
+        key = (type_name, call.key(told[0]), self.ambient.get(draft, ()))
         if key not in self.proofs:
             if candidates is None:
                 candidates = list(for_operators(call.leaf.names()))
-            question = Question(call.leaf, call.outline, known or None, self.ambient.get(draft, ()), self.training)
+            question = Question(call.leaf, call.outline, told[0], self.ambient.get(draft, ()), self.training)
             self.proofs[key] = self.prover.prove(question, candidates)
         return self.proofs[key]
 
@@ -132,7 +132,7 @@ class _Pass:
         state, held = self.state(path)
         given = {value: input_at(at) for at, value in enumerate(order.inputs)}
         nodes = _operators(order)
-        local = {node: Local(at) for at, node in enumerate(nodes)}
+        local: dict[Value, Local] = {node: Local(at) for at, node in enumerate(nodes)}
         replaced = self.grouping.program.replaced
         outside = dict(given)
 
@@ -153,7 +153,7 @@ class _Pass:
         modes = [added_modes(node.modes, ambient) if node.modes else () for node in nodes]
         written = outline(nodes, modes, reference)
         leaf = Leaf(nodes, order.inputs, order.outputs, state, held, outside)
-        ends = tuple(local[node] if node in local else node for node in order.outputs)
+        ends = tuple(local.get(node, node) for node in order.outputs)
         inputs = tuple(self.spec(value) for value in order.inputs)
         return _Call(leaf, written, inputs, ends, given, local)
 
@@ -188,20 +188,21 @@ class _Pass:
         if value not in self.values:
             tensor = value.meta.get("val")
             if isinstance(tensor, torch.Tensor):
-                shape = tuple(size if isinstance(size, int) else self.symbolic(size) for size in tensor.shape)
+                shape = tuple(self.symbolic(size) for size in tensor.shape)
                 self.values[value] = shape, tensor.dtype, tensor.device
             else:
                 self.values[value] = None
         return self.values[value]
 
-    def symbolic(self, size: Any) -> str:
-        return self.text(_torch.symbolic_expression(size))
+    def symbolic(self, size: Any) -> Any:
+        expression = _torch.symbolic_expression(size)
+        return size if expression is None else self.text(expression)
 
-    def known(self, draft: Draft, call: _Call) -> Known | None | bool:
-        """How the call is written, False where that can't be told in terms of what it is given."""
+    def known(self, draft: Draft, call: _Call) -> tuple[Known | None] | None:
+        """How the call is written, if that is known; None where that can't be told in terms of what it is given."""
         form = draft.form
         if form is None:
-            return None
+            return (None,)
 
         def written(leaf: Any) -> Any:
             if not isinstance(leaf, FlatNode | FlatInput):
@@ -213,9 +214,9 @@ class _Pass:
 
         arguments, results = [written(leaf) for leaf in form.arguments], [written(leaf) for leaf in form.results]
         if any(isinstance(leaf, FlatNode | FlatInput) for leaf in (*arguments, *results)):
-            return False
+            return None
         args, kwargs = assemble(form.in_spec, arguments)
-        return Known(args, kwargs, assemble(form.out_spec, results))
+        return (Known(args, kwargs, assemble(form.out_spec, results)),)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -225,9 +226,9 @@ class _Call:
     inputs: tuple[Hashable, ...]
     ends: tuple[Any, ...]
     given: Mapping[Value, Local]
-    local: Mapping[FlatNode, Local]
+    local: Mapping[Value, Local]
 
-    def key(self, known: Known | None | bool) -> Hashable:
+    def key(self, known: Known | None) -> Hashable:
         state = tuple(
             (name, spec.source, spec.persistent, spec.tensor.shape, spec.tensor.dtype)
             if isinstance(spec.tensor, torch.Tensor)
@@ -235,7 +236,7 @@ class _Call:
             for name, spec in self.leaf.state.items()
         )
         names = tuple(self.leaf.held.values())
-        form = frozen((known.args, dict(known.kwargs), known.result)) if isinstance(known, Known) else None
+        form = frozen((known.args, dict(known.kwargs), known.result)) if known else None
         return self.outline.key(), self.inputs, frozen(self.ends), state, names, form
 
 
@@ -245,7 +246,7 @@ def _operators(order: Arrangement) -> tuple[FlatNode, ...]:
     return tuple(item for item in items if not name_of(item).startswith("sym_") or size_expression(item) is None)
 
 
-def _form(proof: Proof, draft: Draft, order: Arrangement) -> Form:
+def _form(proof: Proof, order: Arrangement) -> Form:
     """How a call is written that was proved to be one of a module."""
     nodes = _operators(order)
 

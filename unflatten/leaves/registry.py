@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
@@ -35,7 +34,7 @@ class Registration:
         if self in found:
             found.remove(self)
 
-    def __enter__(self) -> Registration:
+    def __enter__(self) -> Registration:  # noqa: PYI034 - Self is newer than Python 3.10
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -91,9 +90,3 @@ def for_operators(names: set[str]) -> Iterator[Registration]:
     """The recognisers whose classes may run such operators."""
     for found in list(_by_name.values()):
         yield from (one for one in found if one.operators & names)
-
-
-def families(table: dict[type[Any], Any], recogniser: Recogniser, operators: Callable[[Any], Iterable[str]]) -> None:
-    """Registers every class of a table."""
-    for cls, row in table.items():
-        register(cls, recogniser, operators(row))

@@ -172,7 +172,6 @@ class _Reader:
         return leaf
 
 
-
 def _memory(tensor: torch.Tensor) -> Hashable:
     layout = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
     return _torch.memory_id(tensor), tuple(size if type(size) is int else str(size) for size in layout)

@@ -95,7 +95,7 @@ def test_a_module_with_an_operator_more_that_nothing_uses_is_none() -> None:
 def test_modules_with_state_of_another_kind_are_none() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
     first, second = model[0], model[1]
-    bias = first.bias.detach()
+    bias = first.get_parameter("bias").detach()
     del first.bias
     first.register_buffer("bias", bias)
     second.register_buffer("extra", torch.ones(1))

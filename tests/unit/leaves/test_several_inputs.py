@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.unit.leaves.checking import assert_comes_back
 from tests.support.comparing import differences
+from tests.unit.leaves.checking import assert_comes_back
 from unflatten import info
 
 R = torch.randn

@@ -43,7 +43,9 @@ def test_a_convolution_padded_unevenly_beforehand() -> None:
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 @pytest.mark.parametrize(
-    "options", [{}, {"bias": False, "stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "dilation": 2}], ids=str
+    "options",
+    [{}, {"bias": False, "stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "dilation": 2}],
+    ids=str,
 )
 def test_transposed_convolutions(dimensions: int, options: dict[str, Any]) -> None:
     module = in_dimensions("ConvTransposeNd", dimensions)(4, 6, 3, **options)

@@ -67,11 +67,12 @@ def _transposed(leaf: Leaf, _: type[nn.Module]) -> Iterator[Proposal]:
     )
 
 
-for _class, _name in ((nn.Conv1d, "conv1d"), (nn.Conv2d, "conv2d"), (nn.Conv3d, "conv3d")):
-    register(_class, _convolution, [_name])
-for _class, _name in (
-    (nn.ConvTranspose1d, "conv_transpose1d"),
-    (nn.ConvTranspose2d, "conv_transpose2d"),
-    (nn.ConvTranspose3d, "conv_transpose3d"),
-):
-    register(_class, _transposed, [_name])
+_CLASSES: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
+    "1d": (nn.Conv1d, nn.ConvTranspose1d),
+    "2d": (nn.Conv2d, nn.ConvTranspose2d),
+    "3d": (nn.Conv3d, nn.ConvTranspose3d),
+}
+
+for _dimensions, (_straight, _turned) in _CLASSES.items():
+    register(_straight, _convolution, [f"conv{_dimensions}"])
+    register(_turned, _transposed, [f"conv_transpose{_dimensions}"])

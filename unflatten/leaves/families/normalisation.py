@@ -58,10 +58,14 @@ def _batch_norm(leaf: Leaf, _: type[nn.Module]) -> Iterator[Proposal]:
     yield Proposal({**kwargs, "momentum": found["momentum"]})
 
 
-for _class in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
-    register(_class, _batch_norm, ["batch_norm"])
-for _class in (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d):
-    register(_class, _batch_norm, ["instance_norm"])
+_NORMS: dict[str, tuple[type[nn.Module], ...]] = {
+    "batch_norm": (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+    "instance_norm": (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+}
+
+for _name, _classes in _NORMS.items():
+    for _class in _classes:
+        register(_class, _batch_norm, [_name])
 
 
 def _local_response(leaf: Leaf, _: type[nn.Module]) -> Iterator[Proposal]:

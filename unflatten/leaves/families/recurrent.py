@@ -10,9 +10,14 @@ from torch import nn
 from unflatten.leaves.leaf import Leaf, Operator, Proposal
 from unflatten.leaves.registry import register
 
-_LAYERS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN, "rnn_relu": nn.RNN}
-_CELLS = {"lstm_cell": nn.LSTMCell, "gru_cell": nn.GRUCell, "rnn_tanh_cell": nn.RNNCell, "rnn_relu_cell": nn.RNNCell}
-_GATES = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1, nn.LSTMCell: 4, nn.GRUCell: 3, nn.RNNCell: 1}
+_LAYERS: dict[str, type[nn.Module]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn_tanh": nn.RNN, "rnn_relu": nn.RNN}
+_CELLS: dict[str, type[nn.Module]] = {
+    "lstm_cell": nn.LSTMCell,
+    "gru_cell": nn.GRUCell,
+    "rnn_tanh_cell": nn.RNNCell,
+    "rnn_relu_cell": nn.RNNCell,
+}
+_GATES: dict[type[nn.Module], int] = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1, nn.LSTMCell: 4, nn.GRUCell: 3, nn.RNNCell: 1}
 
 
 def _layer(leaf: Leaf, cls: type[nn.Module]) -> Iterator[Proposal]:
@@ -51,13 +56,13 @@ def _cell(leaf: Leaf, cls: type[nn.Module]) -> Iterator[Proposal]:
     if found is None or "weight_ih" not in leaf.state:
         return
     gates, size = leaf.state["weight_ih"].shape
-    kwargs = {"input_size": size, "hidden_size": gates // _GATES[cls], "bias": "bias_ih" in leaf.state}
+    kwargs: dict[str, Any] = {"input_size": size, "hidden_size": gates // _GATES[cls], "bias": "bias_ih" in leaf.state}
     if cls is nn.RNNCell:
         kwargs["nonlinearity"] = found.name.split("_")[1]
     yield Proposal(kwargs, _given(leaf, found))
 
 
-for _class in (nn.LSTM, nn.GRU, nn.RNN):
-    register(_class, _layer, [name for name, cls in _LAYERS.items() if cls is _class])
-for _class in (nn.LSTMCell, nn.GRUCell, nn.RNNCell):
-    register(_class, _cell, [name for name, cls in _CELLS.items() if cls is _class])
+for _name, _layer_class in _LAYERS.items():
+    register(_layer_class, _layer, [_name])
+for _name, _cell_class in _CELLS.items():
+    register(_cell_class, _cell, [_name])
