@@ -72,6 +72,7 @@ NORMS: list[tuple[nn.Module, tuple[int, ...]]] = [
     (nn.RMSNorm(7, eps=0.1, elementwise_affine=False), (4, 6, 5, 7)),
     (nn.GroupNorm(3, 6, eps=0.1), (4, 6, 5, 7)),
     (nn.GroupNorm(3, 6, affine=False), (4, 6, 5, 7)),
+    (nn.GroupNorm(3, 6, bias=False), (4, 6, 5, 7)),
     (nn.LocalResponseNorm(3, alpha=0.1, beta=0.5, k=2.0), (4, 6, 5)),
     (nn.LocalResponseNorm(2), (4, 6, 5, 7)),
 ]
@@ -80,7 +81,7 @@ BATCHES: list[tuple[nn.Module, tuple[int, ...]]] = [
     (nn.BatchNorm1d(6, momentum=0.3, eps=0.1), (4, 6, 5)),
     (nn.BatchNorm2d(6, affine=False), (4, 6, 5, 7)),
     (nn.BatchNorm2d(6, track_running_stats=False), (4, 6, 5, 7)),
-    (nn.BatchNorm3d(6), (2, 6, 4, 5, 6)),
+    (nn.BatchNorm3d(6, bias=False), (2, 6, 4, 5, 6)),
     (nn.InstanceNorm1d(6), (4, 6, 5)),
     (nn.InstanceNorm2d(6, affine=True), (4, 6, 5, 7)),
     (nn.InstanceNorm2d(6, track_running_stats=True), (4, 6, 5, 7)),

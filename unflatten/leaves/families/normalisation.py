@@ -35,12 +35,23 @@ register_table(
             "rms_norm",
             {"normalized_shape": whole("normalized_shape"), "eps": "eps", "elementwise_affine": has("weight")},
         ),
-        nn.GroupNorm: Row(
-            "group_norm",
-            {"num_groups": "num_groups", "num_channels": _channels, "eps": "eps", "affine": has("weight")},
-        ),
     }
 )
+
+
+def _bias(leaf: Leaf) -> dict[str, bool]:
+    """An argument that torch has since 2.13, where it matters."""
+    return {"bias": False} if "weight" in leaf.state and "bias" not in leaf.state else {}
+
+
+def _group_norm(leaf: Leaf, _: type[nn.Module]) -> Iterator[Proposal]:
+    found = leaf.find("group_norm")
+    if found is not None:
+        sizes = {"num_groups": found["num_groups"], "num_channels": _channels(leaf, found)}
+        yield Proposal({**sizes, "eps": found["eps"], "affine": "weight" in leaf.state, **_bias(leaf)})
+
+
+register(nn.GroupNorm, _group_norm, ["group_norm"])
 
 
 def _batch_norm(leaf: Leaf, _: type[nn.Module]) -> Iterator[Proposal]:
@@ -52,6 +63,7 @@ def _batch_norm(leaf: Leaf, _: type[nn.Module]) -> Iterator[Proposal]:
         "eps": found["eps"],
         "affine": "weight" in leaf.state,
         "track_running_stats": "running_mean" in leaf.state,
+        **_bias(leaf),
     }
     if found["momentum"] == 0.0:  # what is passed if there is none
         yield Proposal({**kwargs, "momentum": None})
