@@ -204,27 +204,33 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
     Only a few classes of modes may see operators before autograd; this is the one that does the least (2.1).
     """
 
-    def __init__(self, by_python: bool) -> None:
+    def __init__(self, by_python: bool, answer: Callable[[Any], Any] | None) -> None:
         TorchDispatchMode.__init__(self, _dispatch_key=torch._C.DispatchKey.PreDispatch)  # type: ignore[no-untyped-call]
         self.rows: list[Recorded] = []
         self.by_python = by_python
+        self.answer = answer
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with nullcontext() if self.by_python else no_python_dispatcher():
-            result = func(*args, **(kwargs or {}))
+        result = self.answer(func) if self.answer else None
+        if result is None:
+            with nullcontext() if self.by_python else no_python_dispatcher():
+                result = func(*args, **(kwargs or {}))
         self.rows.append((func, args, kwargs or {}, result, torch.is_grad_enabled()))
         return result
 
 
-def record(function: Callable[[], Any], by_python: bool = False) -> tuple[Any, list[Recorded]]:
+def record(
+    function: Callable[[], Any], by_python: bool = False, answer: Callable[[Any], Any] | None = None
+) -> tuple[Any, list[Recorded]]:
     """What a function of meta tensors returns, and the operators that it ran (python dispatcher, 2.0).
 
     Args:
         function: the function.
         by_python: run the decompositions that torch has in Python. They are slower and refuse some arguments, but
             those of recurrent layers take symbolic sizes.
+        answer: gives the result of an operator, or None to have it run.
     """
-    recorder = _Recorder(by_python)
+    recorder = _Recorder(by_python, answer)
     with _no_fast_path(), enable_python_dispatcher(), recorder:
         result = function()
     return result, recorder.rows
@@ -252,9 +258,15 @@ class Sizes:
     """
 
     def __init__(self) -> None:
-        self._env = ShapeEnv()
+        self._made: ShapeEnv | None = None
         self._own: dict[Any, Any] = {}
         self._theirs: dict[Any, Any] = {}
+
+    @property
+    def _env(self) -> ShapeEnv:
+        if self._made is None:
+            self._made = ShapeEnv()
+        return self._made
 
     def like(self, size: Any) -> Any:
         """A size for another program's size."""
@@ -300,7 +312,7 @@ class Sizes:
     @property
     def specialised(self) -> bool:
         """Whether something fixed one of the sizes."""
-        return bool(self._env.replacements)
+        return self._made is not None and bool(self._made.replacements)
 
 
 def map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:

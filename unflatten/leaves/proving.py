@@ -135,11 +135,11 @@ def _compared(question: Question, prototype: nn.Module, proposal: Proposal, key:
     inputs = [tensor for value in leaf.inputs if isinstance(tensor := value.meta.get("val"), torch.Tensor)]
     if len(inputs) < len(leaf.inputs):
         return None
-    ran = Runner(leaf.state, inputs, question.ambient).run(prototype, args, kwargs)
-    if ran is None:
-        return None
-    result = _matched(question, ran)
-    return None if result is None else Proof(key, prototype, args, kwargs, result[0])
+    for ran in Runner(leaf.state, inputs, question.ambient, leaf.nodes).runs(prototype, args, kwargs):
+        result = _matched(question, ran)
+        if result is not None:
+            return Proof(key, prototype, args, kwargs, result[0])
+    return None
 
 
 def _call(question: Question, proposal: Proposal) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -171,6 +171,8 @@ def _matched(question: Question, ran: Run) -> tuple[Any] | None:
     ours = fingerprint(question.outline, numbers, ends, None)
     if not _alike(ours, theirs):
         return None
+    if any(theirs.numbers[at] != ours.numbers[position[node]] for at, node in ran.answered.items()):
+        return None  # an operator was given the result of another one
     result = _returned(ran.result, theirs, ours, leaf)
     if question.known is not None:
         return _as_known(result, question.known.result, ours)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import nn
 
 from unflatten import _torch
 from unflatten.code.body import Local
+from unflatten.flat.operators import facts_of
 from unflatten.flat.values import FlatInput, FlatNode, Mode, Modes, Source, Value
 from unflatten.leaves.leaf import StateSpec
 from unflatten.leaves.outline import Outline, input_at, items_of, outline, size_of, state_named
@@ -24,10 +25,12 @@ class Run:
     Attributes:
         outline: its operators.
         result: what it returned, with what stands for tensors.
+        answered: for positions of operators whose results came from the program, the operators there.
     """
 
     outline: Outline
     result: Any
+    answered: Mapping[int, FlatNode]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,27 +41,33 @@ class Runner:
         state: what the module holds in the program.
         inputs: what the call is given, in the program.
         ambient: the modes around the call.
+        nodes: the operators of the call in the program.
     """
 
     state: Mapping[str, StateSpec]
     inputs: Sequence[torch.Tensor]
     ambient: Modes
+    nodes: Sequence[FlatNode]
 
-    def run(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run | None:
-        """A call, its arguments with what stands for inputs; None if the module can't be called like that."""
+    def runs(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Run]:
+        """A call, its arguments with what stands for inputs, run in one way after another.
+
+        First, the operators' results are taken from the program, which is fast, and right if the operators turn out
+        to be the program's. Then they are computed.
+        """
         symbolic = any(isinstance(size, torch.SymInt) for tensor in self.inputs for size in tensor.shape)
-        for by_python in (False, True) if symbolic else (False,):
+        computed = [_Way(fake=True), _Way(fake=True, by_python=True)] if symbolic else [_Way()]
+        for way in (_Way(answered=True), *computed):
             ran = None
             with contextlib.suppress(Exception):  # whatever a module raises, it is not what the program called
-                ran = self._run(module, (args, kwargs), symbolic, by_python)
+                ran = self._run(module, (args, kwargs), way)
             if ran is not None:
-                return ran
-        return None
+                yield ran
 
-    def _run(self, module: nn.Module, call: Any, symbolic: bool, by_python: bool) -> Run | None:
+    def _run(self, module: nn.Module, call: Any, way: _Way) -> Run | None:
         sizes = _torch.Sizes()
         with contextlib.ExitStack() as stack:
-            if symbolic:
+            if way.fake:
                 stack.enter_context(sizes.tensors())
             stack.enter_context(torch.enable_grad())
             for mode in self.ambient:
@@ -66,10 +75,49 @@ class Runner:
             given, own = [_like(tensor, sizes) for tensor in self.inputs], _own_state(self.state)
             args, kwargs = _torch.map_leaves(call, lambda leaf: given[-1 - leaf.index] if _is_input(leaf) else leaf)
             reader = _Reader(sizes, given, own, torch.is_grad_enabled())
+            answer = _Answers(self.nodes, sizes) if way.answered else None
             result, rows = _torch.record(
-                lambda: torch.func.functional_call(module, own, args, kwargs, tie_weights=False), by_python
+                lambda: torch.func.functional_call(module, own, args, kwargs, tie_weights=False), way.by_python, answer
             )
-        return None if sizes.specialised else reader.read(rows, result)
+        return None if sizes.specialised else reader.read(rows, result, answer.given if answer else {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How operators are run: see `Runner.runs`, `Sizes.tensors` and `_torch.record`."""
+
+    answered: bool = False
+    fake: bool = False
+    by_python: bool = False
+
+
+class _Answers:
+    """Results of the program's operators, handed out in their order to operators of the same kind."""
+
+    def __init__(self, nodes: Sequence[FlatNode], sizes: _torch.Sizes) -> None:
+        self.sizes = sizes
+        self.waiting: dict[Any, list[FlatNode]] = {}
+        self.given: dict[int, FlatNode] = {}
+        for node in reversed(nodes):
+            facts = facts_of(node.target)
+            if not facts.writes and not facts.views:  # what is new memory, not the memory of an operand
+                self.waiting.setdefault(node.target, []).append(node)
+
+    def __call__(self, target: Any) -> Any:
+        """The result of the next such operator; None if there is none."""
+        waiting = self.waiting.get(target)
+        if not waiting:
+            return None
+        node = waiting.pop()
+        value = node.meta.get("val")
+        made: Any = None
+        if isinstance(value, torch.Tensor):
+            made = _like(value, self.sizes)
+        elif isinstance(value, tuple | list) and all(isinstance(item, torch.Tensor) for item in value):
+            made = tuple(_like(item, self.sizes) for item in value)
+        if made is not None:
+            self.given[id(made)] = node
+        return made
 
 
 def _is_input(leaf: Any) -> bool:
@@ -124,7 +172,8 @@ class _Reader:
             self.known[id(tensor)] = value
             self.stands[value] = stands
 
-    def read(self, rows: Sequence[_torch.Recorded], result: Any) -> Run | None:
+    def read(self, rows: Sequence[_torch.Recorded], result: Any, given: Mapping[int, FlatNode]) -> Run | None:
+        answered = {}
         for target, args, kwargs, out, grad in rows:
             if isinstance(out, torch.SymInt):
                 continue  # known by what it is, wherever it is used
@@ -135,9 +184,11 @@ class _Reader:
             node = FlatNode(index, f"op_{index}", target, new_args, new_kwargs, tuple(operands), {}, None)
             self.add(node, grad)
             self.results(node, out, grad)
+            if id(out) in given:
+                answered[index] = given[id(out)]
         made = outline(self.nodes, self.modes, lambda _, value: self.stands[value])
         self.stands.update((node, Local(at)) for at, node in enumerate(self.nodes))
-        return Run(made, _torch.map_leaves(_torch.map_leaves(result, self.value), self.standing))
+        return Run(made, _torch.map_leaves(_torch.map_leaves(result, self.value), self.standing), answered)
 
     def standing(self, leaf: Any) -> Any:
         return self.stands[leaf] if isinstance(leaf, FlatNode | FlatInput) else leaf
