@@ -7,24 +7,31 @@ not document; the linter checks the imports.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import sympy
 import torch
 import torch.utils._pytree as pytree
+from torch._dispatch.python import enable_python_dispatcher, no_python_dispatcher
+from torch._dynamo.source import ConstantSource
 from torch._functorch import predispatch
 from torch._higher_order_ops.effects import has_effects as _has_effects
 from torch._higher_order_ops.effects import with_effects as WITH_EFFECTS
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.export import ExportedProgram
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.fx.experimental.proxy_tensor import get_proxy_mode as _get_proxy_mode
 from torch.fx.experimental.proxy_tensor import get_proxy_slot as _get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
 from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import TreeSpec
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.solve import try_solve
@@ -256,3 +263,139 @@ def solve_size(expression: Any, symbol: str, size: str) -> str | None:
     given = sympy.Symbol("given_size", integer=True)
     solution = try_solve(sympy.Eq(expression, given), wanted)
     return python_of(solution[1], {}).replace("given_size", f"({size})") if solution else None
+
+
+Recorded = tuple[Any, tuple[Any, ...], Mapping[str, Any], Any, bool]
+"""An operator that ran: the callable, its arguments, its result, and whether gradients were recorded."""
+
+
+class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
+    """Records the operators that export would, those above autograd, while they run on meta tensors.
+
+    Only a few classes of modes may see operators before autograd; this is the one that does the least (2.1).
+    """
+
+    def __init__(self, by_python: bool, answer: Callable[[Any], Any] | None) -> None:
+        TorchDispatchMode.__init__(self, _dispatch_key=torch._C.DispatchKey.PreDispatch)  # type: ignore[no-untyped-call]
+        self.rows: list[Recorded] = []
+        self.by_python = by_python
+        self.answer = answer
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = self.answer(func) if self.answer else None
+        if result is None:
+            with nullcontext() if self.by_python else no_python_dispatcher():
+                result = func(*args, **(kwargs or {}))
+        self.rows.append((func, args, kwargs or {}, result, torch.is_grad_enabled()))
+        return result
+
+
+def record(
+    function: Callable[[], Any], by_python: bool = False, answer: Callable[[Any], Any] | None = None
+) -> tuple[Any, list[Recorded]]:
+    """What a function of meta tensors returns, and the operators that it ran (python dispatcher, 2.0).
+
+    Args:
+        function: the function.
+        by_python: run the decompositions that torch has in Python. They are slower and refuse some arguments, but
+            those of recurrent layers take symbolic sizes.
+        answer: gives the result of an operator, or None to have it run.
+    """
+    recorder = _Recorder(by_python, answer)
+    with _no_fast_path(), enable_python_dispatcher(), recorder:
+        result = function()
+    return result, recorder.rows
+
+
+@contextmanager
+def _no_fast_path() -> Iterator[None]:
+    """Attention as tracers see it: its fused inference kernel is left out (`torch.backends.mha`, 2.0)."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
+
+
+_FAKE_LOG = logging.getLogger(FakeTensorMode.__module__)
+
+
+class Sizes:
+    """Symbolic sizes of an environment of their own, each standing for one of another program's (2.0).
+
+    What is computed from them can be told in the other's symbols, and no condition that an operator puts on
+    them reaches the other.
+    """
+
+    def __init__(self) -> None:
+        self._made: ShapeEnv | None = None
+        self._own: dict[Any, Any] = {}
+        self._theirs: dict[Any, Any] = {}
+
+    @property
+    def _env(self) -> ShapeEnv:
+        if self._made is None:
+            self._made = ShapeEnv()
+        return self._made
+
+    def like(self, size: Any) -> Any:
+        """A size for another program's size."""
+        expression = symbolic_expression(size)
+        if expression is None or expression.is_number:
+            return size if expression is None else int(expression)
+        hints = {symbol: self._hint(size, symbol) for symbol in sorted(expression.free_symbols, key=str)}
+        own = expression.xreplace(self._own)
+        return self._env.create_symintnode(own, hint=int(expression.subs(hints)), source=None)
+
+    def _hint(self, size: Any, symbol: Any) -> int:
+        env = size.node.shape_env
+        known = getattr(env, "backed_var_to_val", None) or getattr(env, "var_to_val", {})  # renamed in 2.12
+        hint = int(known.get(symbol, 5 + 2 * len(self._own)))
+        if symbol not in self._own:
+            own = self._env.create_symbol(
+                hint,
+                ConstantSource(f"size_{len(self._own)}"),
+                dynamic_dim=DimDynamic.DYNAMIC,
+                constraint_dim=None,
+                do_not_specialize_zero_one=True,
+            )
+            self._own[symbol], self._theirs[own] = own, symbol
+        return hint
+
+    def translated(self, size: Any) -> Any:
+        """The expression of a size in the other program's symbols."""
+        return symbolic_expression(size).xreplace(self._theirs)
+
+    @contextmanager
+    def tensors(self) -> Iterator[None]:
+        """Where tensors of these sizes are made and used: operators that don't take symbolic sizes do here.
+
+        What fails is not logged; the caller tries otherwise.
+        """
+        disabled, _FAKE_LOG.disabled = _FAKE_LOG.disabled, True
+        try:
+            with FakeTensorMode(shape_env=self._env):
+                yield
+        finally:
+            _FAKE_LOG.disabled = disabled
+
+    @property
+    def specialised(self) -> bool:
+        """Whether something fixed one of the sizes."""
+        return self._made is not None and bool(self._made.replacements)
+
+
+def map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
+    """A nested value with a function applied to every leaf."""
+    return pytree.tree_map(function, value)
+
+
+def structure(value: Any) -> TreeSpec:
+    """How a value nests."""
+    return pytree.tree_structure(value)
+
+
+def memory_id(tensor: torch.Tensor) -> int:
+    """Equal for tensors over the same memory while it lives, those without data too (`_cdata`, 2.0)."""
+    return int(tensor.untyped_storage()._cdata)

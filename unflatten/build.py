@@ -27,16 +27,22 @@ from unflatten.flat.operators import trained_mode
 from unflatten.flat.values import FlatNode, Source
 from unflatten.grouping.drafts import Draft
 from unflatten.info import OFFERED
+from unflatten.leaves.copying import copied, settle, writes_buffers
 from unflatten.likeness import give_attributes, live_modules, original_class
 from unflatten.modules import PLACE, ROOT_KEY, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
 from unflatten.regions import Region
-from unflatten.state import materialise
+from unflatten.state import StateEntry, materialise
 from unflatten.uncalled import finish_container, make_uncalled
 
 
 def unflatten(
-    program: ExportedProgram, *, like: nn.Module | None = None, copy_state: bool = False, check_inputs: bool = True
+    program: ExportedProgram,
+    *,
+    like: nn.Module | None = None,
+    copy_state: bool = False,
+    check_inputs: bool = True,
+    native_leaves: bool = True,
 ) -> UnflattenedModule:
     """Gives an exported program its module hierarchy back.
 
@@ -52,6 +58,8 @@ def unflatten(
         copy_state: copy every parameter, buffer and constant.
         check_inputs: compare the arguments of calls from outside with those that the program was captured
             for. Where several bodies have to be told apart, arguments are compared in any case.
+        native_leaves: give modules that are provably of a class of `torch.nn` back as that class. Otherwise,
+            every module that is called has generated code.
 
     Raises:
         NotAProgramError: something else was given.
@@ -70,7 +78,7 @@ def unflatten(
         ['', '0', '1']
     """
     with _uncollected():
-        analysis = analyse(program)
+        analysis = analyse(program, native_leaves)
         live = live_modules(like, analysis) if like is not None else {}
         return _Builder(analysis, _limits(program), check_inputs, live).build(copy_state)
 
@@ -98,6 +106,7 @@ class _Builder:
     check_inputs: bool
     live: Mapping[ModulePath, nn.Module]
     definitions: dict[Hashable, Definition] = field(default_factory=dict)
+    inside_genuine: set[ModulePath] = field(default_factory=set)
 
     def build(self, copy_state: bool) -> UnflattenedModule:
         """Makes the modules and fills them."""
@@ -128,7 +137,9 @@ class _Builder:
         modules: dict[ModulePath, nn.Module] = {}
         for path in program.paths:
             first = program.aliases.get(path, path)
-            if first not in modules:
+            if first in self.analysis.genuine:
+                self.genuine(first, modules)
+            elif first not in modules:
                 limits = inside if first.names else self.limits
                 modules[first] = self.module(first, frozenset(names.get(first, ())), limits)
             modules[path] = modules[first]
@@ -136,11 +147,23 @@ class _Builder:
                 modules[path.parent]._modules[path.name] = modules[path]
         return modules
 
+    def genuine(self, path: ModulePath, modules: dict[ModulePath, nn.Module]) -> None:
+        """A module of a class of its own, with those inside it."""
+        if path not in modules:
+            made = copied(self.analysis.genuine[path])
+            for name, inner in made.named_modules():
+                inside = ModulePath((*path.names, *name.split("."))) if name else path
+                modules[inside] = inner
+                self.inside_genuine.add(inside)
+
     def module(self, path: ModulePath, names: frozenset[str], limits: Limits) -> nn.Module:
         """An empty module."""
         variants = self.analysis.bodies.variants.get(path, [])
         description = self.analysis.descriptions[path]
         original = original_class(self.live.get(path))
+        chains = self.analysis.chains
+        if path in chains.sequential or path in chains.skipped:
+            return (nn.Sequential() if path in chains.sequential else nn.Identity()).train(self.analysis.training)
         uncalled = None if variants else make_uncalled(description, original)
         if uncalled is not None:
             self.describe(uncalled, description, names)
@@ -178,7 +201,16 @@ class _Builder:
             regions=tuple(self.analysis.regions[draft] for _, draft in drafts),
             origins=tuple(tuple(self.origins(variant.drafts[0])) for variant in variants),
             text=self.analysis.descriptions[path].text,
+            genuine={} if path.names else self.genuine_calls(),
         )
+
+    def genuine_calls(self) -> dict[str, tuple[KnownCall, ...]]:
+        """How the program calls each genuine module."""
+        calls: dict[str, list[KnownCall]] = {}
+        for draft, variant in self.analysis.bodies.of_call.items():
+            if draft.path in self.analysis.genuine or draft.path in self.analysis.chains.sequential:
+                calls.setdefault(str(draft.path), []).append(self.known_call(variant, draft))
+        return {path: tuple(found) for path, found in calls.items()}
 
     def origins(self, draft: Draft) -> Iterator[FlatNode | Region]:
         for origin in self.analysis.bodies.origins[draft]:
@@ -194,34 +226,52 @@ class _Builder:
             returned = (by_number.get(number) for number in sorted(variant.outputs))
             results = tuple(AnySpec() if value is None else spec_of(value) for value in returned)
             return KnownCall(draft.call, variant.index, arguments, results, False, draft.cut)
-        cut, added = draft.cut, names[len(form.names) :]
+        cut = draft.cut
+        added = () if draft.path in self.analysis.genuine else names[len(form.names) :]
         if added and not cut:
             cut = f"a pass made it depend on {', '.join(added)} of another module"
         arguments = Arguments(form.names, form.in_spec, tuple(map(spec_of, form.arguments)))
         return KnownCall(draft.call, variant.index, arguments, tuple(map(spec_of, form.results)), True, cut)
 
+    def is_written(self, entry: StateEntry, modules: Mapping[ModulePath, nn.Module]) -> bool:
+        """Whether a genuine module may write an entry in one of its modes, whatever the program does."""
+        is_buffer = entry.source is Source.BUFFER and entry.owner in self.inside_genuine
+        return is_buffer and writes_buffers(modules[entry.owner])
+
     def fill(self, modules: Mapping[ModulePath, nn.Module], copy_state: bool) -> None:
         """Puts the state where it belongs."""
-        state, effects = self.analysis.state, self.analysis.effects
-        copied: list[Any] = [state.tensors.get(value) for value in effects.written]
-        if copy_state:
-            copied = [*state.tensors.values(), *(entry.value for entry in state.entries)]
-        held = materialise(state, copied)
+        state = self.analysis.state
+        held = materialise(state, self.copied(modules, copy_state))
         for entry in state.entries:
-            module, value = modules[entry.owner], held[id(entry.value)]
-            if entry.source is Source.PARAMETER:
-                module._parameters[entry.name] = value
-            elif entry.source is Source.BUFFER:
-                module._buffers[entry.name] = value
-                if not entry.persistent:
-                    module._non_persistent_buffers_set.add(entry.name)
-            else:
-                module.__dict__[entry.name] = value
+            self.put(modules[entry.owner], entry, held[id(entry.value)])
         for path, names in self.analysis.bodies.literals.items():
             for literal, name in names.items():
                 modules[path].__dict__[name] = held[id(state.tensors[literal])]
+        for path in self.analysis.genuine:
+            settle(modules[path])
         for module in modules.values():
             finish_container(module)
+
+    def copied(self, modules: Mapping[ModulePath, nn.Module], copy_state: bool) -> list[Any]:
+        """The tensors that the result must not share with the program."""
+        state = self.analysis.state
+        if copy_state:
+            return [*state.tensors.values(), *(entry.value for entry in state.entries)]
+        written: list[Any] = [state.tensors.get(value) for value in self.analysis.effects.written]
+        return written + [entry.value for entry in state.entries if self.is_written(entry, modules)]
+
+    def put(self, module: nn.Module, entry: StateEntry, value: Any) -> None:
+        """Has a module hold an entry."""
+        if entry.owner in self.inside_genuine:
+            setattr(module, entry.name, value)  # which its class may have to know of
+        elif entry.source is Source.PARAMETER:
+            module._parameters[entry.name] = value
+        elif entry.source is Source.BUFFER:
+            module._buffers[entry.name] = value
+            if not entry.persistent:
+                module._non_persistent_buffers_set.add(entry.name)
+        else:
+            module.__dict__[entry.name] = value
 
 
 def _fixed(draft: Draft) -> Iterator[tuple[str, bool]]:

@@ -95,6 +95,32 @@ def info(module: nn.Module) -> Info:
     return Info(module)
 
 
+def known_calls(root: nn.Module, path: str) -> tuple[KnownCall, ...]:
+    """The calls that the program makes of a module, also of one that is a genuine module of another class.
+
+    Args:
+        root: what `unflatten` returned.
+        path: the module's name in it.
+
+    Raises:
+        TypeError: `root` is another module.
+        AttributeError: there is no such module.
+
+    Example:
+        >>> import torch
+        >>> from unflatten import unflatten
+        >>> nested = unflatten(torch.export.export(torch.nn.Sequential(torch.nn.Linear(4, 8)), (torch.ones(2, 4),)))
+        >>> print(known_calls(nested, "0")[0])
+        0: (input=float32[2, 4]) -> float32[2, 8]
+    """
+    place = Info(root)._place
+    found = place.genuine.get(path)
+    if found is not None:
+        return found
+    module = root.get_submodule(path)
+    return module.__dict__[PLACE].calls if PLACE in module.__dict__ else ()
+
+
 def _readable(module: nn.Module) -> Iterator[str]:
     seen = set()
     for name, inner in module.named_modules():

@@ -23,7 +23,6 @@ def llama() -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
         num_attention_heads=4,
         num_key_value_heads=4,
         use_cache=False,
-        attn_implementation="sdpa",
     )
     tokens = torch.randint(0, 64, (2, 6), generator=torch.Generator().manual_seed(1))
     return LlamaForCausalLM(config).eval(), (tokens,), {"use_cache": False}

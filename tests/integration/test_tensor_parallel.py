@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,7 +17,7 @@ def shard(rank: int, folder: str) -> None:
     """One of the processes: shards attention and MLP of every layer, runs, and says whether the result is eager's."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD)
@@ -24,12 +25,13 @@ def shard(rank: int, folder: str) -> None:
         model, args, kwargs = llama()
         expected = model(*args, **kwargs).logits
         nested = unflattened(model, args, kwargs)
-        plan = {
+        plan: dict[str, ParallelStyle] = {
             f"model.layers.*.{name}": ColwiseParallel() if name.split(".")[1] in COLUMNS else RowwiseParallel()
             for name in (*(f"self_attn.{key}_proj" for key in "qkvo"), *(f"mlp.{key}_proj" for key in WIDE))
         }
         parallelize_module(nested, init_device_mesh("cpu", (WORLD,)), plan)
-        local = nested.get_submodule("model.layers.0.mlp.up_proj").weight.to_local().shape
+        weight: Any = nested.get_submodule("model.layers.0.mlp.up_proj").weight
+        local = weight.to_local().shape
         close = torch.allclose(nested(*args, **kwargs).logits, expected, atol=1e-5)
         Path(folder, f"rank{rank}").write_text(f"{tuple(local)} {close}", encoding="utf-8")
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,7 @@ class Place:
         regions: the calls as regions of the tree of calls; a copy in another process has none.
         origins: for each body, where its steps came from; likewise.
         text: what the original says of itself in a printed tree, where that is known.
+        genuine: at the root, how the program calls each module that is a genuine one of another class.
     """
 
     path: ModulePath
@@ -83,6 +84,7 @@ class Place:
     regions: tuple[Region, ...] = ()
     origins: tuple[tuple[FlatNode | Region, ...], ...] = ()
     text: str | None = None
+    genuine: Mapping[str, tuple[KnownCall, ...]] = field(default_factory=dict, repr=False)
     _compiled: dict[int, Check] = field(default_factory=dict, repr=False)
 
     @property

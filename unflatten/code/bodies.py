@@ -86,12 +86,14 @@ class Bodies:
         origins: for each call, where the steps of its body came from.
         literals: for each module, the tensors that its code was given names for.
         values: the number of each value that a call without a known form returns.
+        genuine: the modules that need no body, because they are genuine ones.
     """
 
     grouping: Grouping
     arranged: Mapping[Draft, Arrangement]
     ambient: Mapping[Draft, Modes]
     namer: Namer
+    genuine: frozenset[ModulePath] = frozenset()
     variants: dict[ModulePath, list[Variant]] = field(default_factory=dict)
     of_call: dict[Draft, Variant] = field(default_factory=dict)
     origins: dict[Draft, tuple[FlatNode | Draft, ...]] = field(default_factory=dict)
@@ -107,7 +109,10 @@ class Bodies:
         for draft in self.grouping.idle:
             heights[draft] = 0
         for draft in sorted(heights, key=lambda draft: (heights[draft], item_key(draft))):
-            self._add(draft, _Writer(self, draft).write())
+            if draft.path in self.genuine:
+                self.of_call[draft] = Variant(_NO_BODY, 0, None, [draft])
+            else:
+                self._add(draft, _Writer(self, draft).write())
         for variants in self.variants.values():
             for variant in variants:
                 variant.body = self._finish(variant)
@@ -149,7 +154,7 @@ class Bodies:
     def _settle(self, pending: Pending) -> Invoke:
         variant = pending.variant
         path = self.namer.canonical(variant.drafts[0].path)
-        several = len(self.variants[path]) > 1
+        several = len(self.variants.get(path, ())) > 1
         pick = variant.index if several or is_guessed(variant) else None
         if not pending.values:
             return pending.settled(pick, pending.outs, pending.flat)
@@ -158,6 +163,9 @@ class Bodies:
             (local, () if len(returned) == 1 else (Item(returned.index(value)),)) for local, value in pending.values
         )
         return pending.settled(pick, outs, len(returned) if len(returned) > 1 else 0)
+
+
+_NO_BODY = Body((), True, (), None, ())
 
 
 def is_guessed(variant: Variant) -> bool:
@@ -330,6 +338,8 @@ class _Writer:
             return tuple(self.value(value) for value in inputs), {}
         args, kwargs = assemble(form.in_spec, [self._leaf(leaf) for leaf in form.arguments])
         declared = {self.grouping.resolve(leaf, child) for leaf in form.values()}
+        if child.path in self.bodies.genuine:
+            return args, kwargs
         rest = [value for value in inputs if value not in declared]
         parameters = self.bodies.of_call[child].body.parameters[len(form.names) :]
         extra = {parameter.name: self.value(value) for parameter, value in zip(parameters, rest, strict=True)}
@@ -344,12 +354,14 @@ class _Writer:
             return (), tuple(
                 (self._define(value, _result_name(child, value)).index, written[value]) for value in outputs
             )
-        extras = self.extras(child)
+        genuine = child.path in self.bodies.genuine
+        extras = [] if genuine else self.extras(child)
         places: dict[Value, Access] = {}
         for leaf, access in zip(form.results, accesses(form.out_spec), strict=True):
             if isinstance(leaf, FlatNode):
                 place = (Item(0), *access) if extras else access
-                places.setdefault(self.grouping.resolve(leaf, child), place)
+                if not genuine:
+                    places.setdefault(self.grouping.resolve(leaf, child), place)
                 places.setdefault(leaf, place)
         for at, value in enumerate(extras, 1):
             places[value] = (Item(at),)
