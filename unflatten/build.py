@@ -7,7 +7,6 @@ import gc
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import nn
 from torch.export import ExportedProgram
@@ -16,24 +15,19 @@ from unflatten import _torch
 from unflatten.analysis import Analysis, analyse
 from unflatten.calls.arguments import Arguments
 from unflatten.calls.checks import Limits
-from unflatten.calls.known import KnownCall, Place
-from unflatten.calls.specs import AnySpec, bounds_of, spec_of
+from unflatten.calls.specs import bounds_of, spec_of
 from unflatten.classes import new_module
-from unflatten.code.bodies import Variant
 from unflatten.code.body import uses_root
 from unflatten.descriptions import Description
 from unflatten.errors import StructureError
-from unflatten.flat.operators import trained_mode
-from unflatten.flat.values import FlatNode, Source
-from unflatten.grouping.drafts import Draft
+from unflatten.filling import Filler
 from unflatten.info import OFFERED
-from unflatten.leaves.copying import copied, settle, writes_buffers
+from unflatten.knowledge import Knowledge
+from unflatten.leaves.copying import copied
 from unflatten.likeness import give_attributes, live_modules, original_class
 from unflatten.modules import PLACE, ROOT_KEY, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
-from unflatten.regions import Region
-from unflatten.state import StateEntry, materialise
-from unflatten.uncalled import finish_container, make_uncalled
+from unflatten.uncalled import make_uncalled
 
 
 def unflatten(
@@ -80,7 +74,8 @@ def unflatten(
     with _uncollected():
         analysis = analyse(program, native_leaves)
         live = live_modules(like, analysis) if like is not None else {}
-        return _Builder(analysis, _limits(program), check_inputs, live).build(copy_state)
+        knowledge = Knowledge.of(analysis, check_inputs)
+        return _Builder(analysis, _limits(program), knowledge, live).build(copy_state)
 
 
 @contextmanager
@@ -103,7 +98,7 @@ def _limits(program: ExportedProgram) -> Limits:
 class _Builder:
     analysis: Analysis
     limits: Limits
-    check_inputs: bool
+    knowledge: Knowledge
     live: Mapping[ModulePath, nn.Module]
     definitions: dict[Hashable, Definition] = field(default_factory=dict)
     inside_genuine: set[ModulePath] = field(default_factory=set)
@@ -111,7 +106,7 @@ class _Builder:
     def build(self, copy_state: bool) -> UnflattenedModule:
         """Makes the modules and fills them."""
         modules = self.tree()
-        self.fill(modules, copy_state)
+        Filler(self.analysis, modules, self.inside_genuine).fill(copy_state)
         top = modules[ROOT]
         if not isinstance(top, UnflattenedModule):
             raise StructureError("the root has no body")
@@ -175,7 +170,7 @@ class _Builder:
             bodies = tuple(variant.body for variant in variants)
             self.definitions[key] = Definition(type_name, bodies, taken, original)
         module = new_module(self.definitions[key])
-        module.__dict__[PLACE] = self.place(path, variants, limits)
+        module.__dict__[PLACE] = self.knowledge.place(path, variants, limits)
         self.describe(module, description, names)
         return module
 
@@ -185,98 +180,3 @@ class _Builder:
         for name, value in description.attributes.items():
             if name not in names:
                 module.__dict__[name] = copy.copy(value)
-
-    def place(self, path: ModulePath, variants: list[Variant], limits: Limits) -> Place:
-        """What a module knows of its place in the tree."""
-        drafts = [(variant, draft) for variant in variants for draft in variant.drafts]
-        literals = self.analysis.bodies.literals.get(path, {}).values()
-        return Place(
-            path=path,
-            calls=tuple(self.known_call(variant, draft) for variant, draft in drafts),
-            limits=limits,
-            checks=self.check_inputs,
-            several=len(variants) > 1,
-            constants=tuple(dict.fromkeys((*literals, *self.analysis.state.constants.get(path, ())))),
-            fixed=tuple(dict.fromkeys(mode for _, draft in drafts for mode in _fixed(draft))),
-            regions=tuple(self.analysis.regions[draft] for _, draft in drafts),
-            origins=tuple(tuple(self.origins(variant.drafts[0])) for variant in variants),
-            text=self.analysis.descriptions[path].text,
-            genuine={} if path.names else self.genuine_calls(),
-        )
-
-    def genuine_calls(self) -> dict[str, tuple[KnownCall, ...]]:
-        """How the program calls each genuine module."""
-        calls: dict[str, list[KnownCall]] = {}
-        for draft, variant in self.analysis.bodies.of_call.items():
-            if draft.path in self.analysis.genuine or draft.path in self.analysis.chains.sequential:
-                calls.setdefault(str(draft.path), []).append(self.known_call(variant, draft))
-        return {path: tuple(found) for path, found in calls.items()}
-
-    def origins(self, draft: Draft) -> Iterator[FlatNode | Region]:
-        for origin in self.analysis.bodies.origins[draft]:
-            yield self.analysis.regions[origin] if isinstance(origin, Draft) else origin
-
-    def known_call(self, variant: Variant, draft: Draft) -> KnownCall:
-        """A call as its module remembers it."""
-        form, arranged = draft.form, self.analysis.arranged[draft]
-        names = tuple(parameter.name for parameter in variant.body.parameters)
-        if form is None:
-            arguments = Arguments(names, None, tuple(map(spec_of, arranged.inputs)))
-            by_number = {number: value for value, number in self.analysis.bodies.values[draft].items()}
-            returned = (by_number.get(number) for number in sorted(variant.outputs))
-            results = tuple(AnySpec() if value is None else spec_of(value) for value in returned)
-            return KnownCall(draft.call, variant.index, arguments, results, False, draft.cut)
-        cut = draft.cut
-        added = () if draft.path in self.analysis.genuine else names[len(form.names) :]
-        if added and not cut:
-            cut = f"a pass made it depend on {', '.join(added)} of another module"
-        arguments = Arguments(form.names, form.in_spec, tuple(map(spec_of, form.arguments)))
-        return KnownCall(draft.call, variant.index, arguments, tuple(map(spec_of, form.results)), True, cut)
-
-    def is_written(self, entry: StateEntry, modules: Mapping[ModulePath, nn.Module]) -> bool:
-        """Whether a genuine module may write an entry in one of its modes, whatever the program does."""
-        is_buffer = entry.source is Source.BUFFER and entry.owner in self.inside_genuine
-        return is_buffer and writes_buffers(modules[entry.owner])
-
-    def fill(self, modules: Mapping[ModulePath, nn.Module], copy_state: bool) -> None:
-        """Puts the state where it belongs."""
-        state = self.analysis.state
-        held = materialise(state, self.copied(modules, copy_state))
-        for entry in state.entries:
-            self.put(modules[entry.owner], entry, held[id(entry.value)])
-        for path, names in self.analysis.bodies.literals.items():
-            for literal, name in names.items():
-                modules[path].__dict__[name] = held[id(state.tensors[literal])]
-        for path in self.analysis.genuine:
-            settle(modules[path])
-        for module in modules.values():
-            finish_container(module)
-
-    def copied(self, modules: Mapping[ModulePath, nn.Module], copy_state: bool) -> list[Any]:
-        """The tensors that the result must not share with the program."""
-        state = self.analysis.state
-        if copy_state:
-            return [*state.tensors.values(), *(entry.value for entry in state.entries)]
-        written: list[Any] = [state.tensors.get(value) for value in self.analysis.effects.written]
-        return written + [entry.value for entry in state.entries if self.is_written(entry, modules)]
-
-    def put(self, module: nn.Module, entry: StateEntry, value: Any) -> None:
-        """Has a module hold an entry."""
-        if entry.owner in self.inside_genuine:
-            setattr(module, entry.name, value)  # which its class may have to know of
-        elif entry.source is Source.PARAMETER:
-            module._parameters[entry.name] = value
-        elif entry.source is Source.BUFFER:
-            module._buffers[entry.name] = value
-            if not entry.persistent:
-                module._non_persistent_buffers_set.add(entry.name)
-        else:
-            module.__dict__[entry.name] = value
-
-
-def _fixed(draft: Draft) -> Iterator[tuple[str, bool]]:
-    """The operators of a call that were captured in a mode, with the mode."""
-    for node in draft.nodes:
-        mode = trained_mode(node)
-        if mode is not None:
-            yield node.name, mode

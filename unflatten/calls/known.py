@@ -71,7 +71,8 @@ class Place:
         regions: the calls as regions of the tree of calls; a copy in another process has none.
         origins: for each body, where its steps came from; likewise.
         text: what the original says of itself in a printed tree, where that is known.
-        genuine: at the root, how the program calls each module that is a genuine one of another class.
+        genuine: how the program calls the modules inside that have no generated code, by their path from here; of
+            those inside a module with generated code, that one knows.
     """
 
     path: ModulePath

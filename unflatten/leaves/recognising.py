@@ -23,6 +23,8 @@ from unflatten.leaves.outline import Outline, input_at, outline, size_of, state_
 from unflatten.leaves.proving import UNUSED, Known, Proof, Prover, Question
 from unflatten.leaves.registry import Registration, for_class, for_operators
 from unflatten.paths import ROOT, ModulePath
+from unflatten.recording.record import is_handed_through
+from unflatten.removed import REMOVED
 from unflatten.signatures import Form, parameter_names
 
 _SOURCES = (Source.PARAMETER, Source.BUFFER)
@@ -152,8 +154,9 @@ class _Pass:
         ambient = self.ambient.get(draft, ())
         modes = [added_modes(node.modes, ambient) if node.modes else () for node in nodes]
         written = outline(nodes, modes, reference)
-        leaf = Leaf(nodes, order.inputs, order.outputs, state, held, outside)
-        ends = tuple(local.get(node, node) for node in order.outputs)
+        outputs = tuple(node for node in order.outputs if not is_handed_through(node.meta))
+        leaf = Leaf(nodes, order.inputs, outputs, state, held, outside)
+        ends = tuple(local.get(node, node) for node in outputs)
         inputs = tuple(self.spec(value) for value in order.inputs)
         return _Call(leaf, written, inputs, ends, given, local)
 
@@ -202,7 +205,10 @@ class _Pass:
         """How the call is written, if that is known; None where that can't be told in terms of what it is given."""
         form = draft.form
         if form is None:
-            return (None,)
+            through = any(is_handed_through(node.meta) for node in self.arranged[draft].outputs)
+            return None if through else (None,)
+        if any(leaf is REMOVED for leaf in form.arguments):
+            return None
 
         def written(leaf: Any) -> Any:
             if not isinstance(leaf, FlatNode | FlatInput):
@@ -242,7 +248,7 @@ class _Call:
 
 def _operators(order: Arrangement) -> tuple[FlatNode, ...]:
     """The operators of a call, but for those that read sizes: what these give is known by what it is."""
-    items = (item for item in order.items if isinstance(item, FlatNode))
+    items = (item for item in order.items if isinstance(item, FlatNode) and not is_handed_through(item.meta))
     return tuple(item for item in items if not name_of(item).startswith("sym_") or size_expression(item) is None)
 
 
