@@ -17,7 +17,7 @@ help:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[dev,docs,nir,testing]'
+	$(PIP) --editable '.[dev,docs,integration,nir,testing]'
 	@touch $@
 
 demo: $(VENV)/.installed

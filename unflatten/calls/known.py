@@ -176,7 +176,7 @@ class Place:
     def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> InputError | UnknownSignatureError:
         if not self.calls:
             return UnknownCallError(f"{self._name} is never called by the program, so what it computes is not known")
-        leaves = _torch.tree_leaves((args, kwargs))
+        leaves = [leaf for leaf in _torch.tree_leaves((args, kwargs)) if leaf is not None]
         if len(self.calls) == 1 and self.calls[0].is_simple and len(leaves) == 1:
             args, kwargs = tuple(leaves), {}
         if len(self.calls) == 1 and (self.calls[0].recorded or self.calls[0].is_simple):
@@ -207,9 +207,10 @@ def _signature(names: Sequence[str]) -> inspect.Signature:
 def match_by_kind(call: KnownCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
     """Arguments in the order in which a body takes them, where their shapes leave only one.
 
-    One tensor given twice counts once, as in the graph.
+    One tensor given twice counts once, as in the graph. None counts as an argument that was left out.
     """
-    given: dict[int, Any] = {id(leaf): leaf for leaf in _torch.tree_leaves((args, kwargs))}
+    leaves = (leaf for leaf in _torch.tree_leaves((args, kwargs)) if leaf is not None)
+    given: dict[int, Any] = {id(leaf): leaf for leaf in leaves}
     specs = call.arguments.specs
     if len(given) != len(specs):
         return None

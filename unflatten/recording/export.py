@@ -97,9 +97,9 @@ _OWN = frozenset(vars(nn.Module()))
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
     """Whether a value is made of numbers, strings and torch's constants alone."""
-    if isinstance(value, tuple | list) and depth < 4:
+    if type(value) in (tuple, list) and depth < 4:
         return all(_is_plain(item, depth + 1) for item in value)
-    if isinstance(value, dict) and depth < 4:
+    if type(value) is dict and depth < 4:
         return all(isinstance(key, str) and _is_plain(item, depth + 1) for key, item in value.items())
     return value is None or type(value) in _PLAIN
 
