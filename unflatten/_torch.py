@@ -204,7 +204,7 @@ def rebuild_one_level(like: object, items: list[Any]) -> Any:
 
 
 def tree_spec(kind: Any, context: Any, children: list[TreeSpec]) -> TreeSpec:
-    """The spec of a container, from those of its items (a public constructor in name, 1.12)."""
+    """The spec of a container, from those of its items (1.12)."""
     return TreeSpec(kind, context, children)
 
 
@@ -240,8 +240,7 @@ class Tracing:
 
     def last(self) -> torch.fx.Node:
         """The node that was made last; nodes compare by their order."""
-        last: torch.fx.Node = next(iter(reversed(self.tracer.graph.nodes)))
-        return last
+        return next(iter(reversed(self.tracer.graph.nodes)))  # type: ignore[no-any-return]
 
 
 def structure_text(value: object) -> str:

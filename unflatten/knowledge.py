@@ -57,7 +57,7 @@ class Knowledge:
             calls=tuple(self.known_call(variant, draft) for variant, draft in drafts),
             limits=limits,
             checks=self.check_inputs,
-            several=len(variants) > 1,
+            several=len(variants) > 1 or any(variant.body.surplus for variant in variants),
             constants=tuple(dict.fromkeys((*literals, *self.analysis.state.constants.get(path, ())))),
             fixed=tuple(dict.fromkeys(mode for _, draft in drafts for mode in _fixed(draft))),
             regions=tuple(self.analysis.regions[draft] for _, draft in drafts),

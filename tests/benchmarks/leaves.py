@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.leaves FOLDER [--recorded]
 
-With `--recorded`, models are exported by `unflatten.export`. The folder holds a `models.py` with `BUILDERS`, a mapping, and `build(name)`, which gives a model, arguments, keyword
-arguments and dynamic shapes.
+With `--recorded`, models are exported by `unflatten.export`. The folder holds a `models.py` with `BUILDERS`, a
+mapping, and `build(name)`, which gives a model, arguments, keyword arguments and dynamic shapes.
 """
 
 from __future__ import annotations

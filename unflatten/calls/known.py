@@ -20,7 +20,7 @@ from unflatten.paths import ModuleCall, ModulePath
 from unflatten.regions import Region
 
 BODY = "@body"
-"""The keyword by which a call site tells a module which of its bodies runs."""
+"""The keyword by which a call site tells a module which of its bodies runs: `~body` for a call from outside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Place:
         calls: how the program calls it.
         limits: what the program requires of sizes.
         checks: whether calls from outside are compared with `calls`.
-        several: whether the calls run different bodies.
+        several: whether the calls run different bodies, or one from outside gives less than one from inside.
         constants: the names of the tensors that it holds as plain attributes.
         fixed: for each operator that depends on the mode, its name and the mode that it was captured in.
         regions: the calls as regions of the tree of calls; a copy in another process has none.
@@ -151,7 +151,7 @@ class Place:
                 "the constants that were passed."
             )
         body, (new_args, new_kwargs) = fitting[0]
-        return new_args, {**new_kwargs, BODY: body} if self.several else new_kwargs
+        return new_args, {**new_kwargs, BODY: ~body} if self.several else new_kwargs
 
     @property
     def _name(self) -> str:

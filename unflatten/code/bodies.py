@@ -6,6 +6,7 @@ then the body returns all of it, and each call site takes what it needs.
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,6 +40,7 @@ class Variant:
         drafts: the calls.
         key: equal for bodies that compute the same in the same way, of whatever module; after `finish`.
         outputs: for calls without a known form, the numbers of the values that it returns.
+        recorded: whether the calls of the program were recorded.
     """
 
     body: Body
@@ -46,6 +48,7 @@ class Variant:
     key: Hashable
     drafts: list[Draft] = field(default_factory=list)
     outputs: dict[int, None] = field(default_factory=dict)
+    recorded: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -132,7 +135,8 @@ class Bodies:
         variant = self._keys.get(key)
         if variant is None:
             variants = self.variants.setdefault(path, [])
-            variant = self._keys[key] = Variant(written.body, len(variants), key[1])
+            recorded = self.grouping.program.record is not None
+            variant = self._keys[key] = Variant(written.body, len(variants), key[1], recorded=recorded)
             variants.append(variant)
         variant.drafts.append(draft)
         variant.outputs.update((index, None) for index in written.values.values())
@@ -169,10 +173,15 @@ _NO_BODY = Body((), True, (), None, ())
 
 
 def is_guessed(variant: Variant) -> bool:
-    """Whether the program leaves open in which order a body takes or gives its values."""
-    if variant.drafts[0].form is not None:
-        return False
-    return len(variant.body.parameters) > 1 or len(variant.outputs) > 1
+    """Whether the program leaves open how a body is called, so that nothing else can stand in its place.
+
+    Where nothing recorded calls, that is a matter of the order of several values. Where something did, and yet says
+    nothing of this one, or less than crosses its boundary, anything may be missing.
+    """
+    form = variant.drafts[0].form
+    if form is not None:
+        return variant.body.surplus or len(variant.body.parameters) > len(form.names)
+    return variant.recorded or len(variant.body.parameters) > 1 or len(variant.outputs) > 1
 
 
 def _plain_result(outputs: list[int]) -> Any:
@@ -213,17 +222,18 @@ class _Writer:
                 self._apply(item, item)
         form = self.draft.form
         values: dict[FlatNode, int] = {}
-        result = None
+        result, surplus = None, False
         if form is None:
             values = {value: self._computed(value) for value in self.arranged.outputs}
         else:
             leaves = [self._leaf(leaf) for leaf in form.results]
             result = assemble(form.out_spec, leaves)
             extras = self.extras(self.draft)
+            surplus = bool(extras)
             if extras:
                 result = (result, *(Local(self._computed(value)) for value in extras))
         named = form is not None
-        body = Body(parameters, named, tuple(self.steps), result, tuple(self.names))
+        body = Body(parameters, named, tuple(self.steps), result, tuple(self.names), surplus)
         return _Written(body, values, tuple(self.origins))
 
     def extras(self, draft: Draft) -> list[FlatNode]:
@@ -381,7 +391,7 @@ def _name_of(value: Value) -> str:
 
 
 def _fresh(name: str, taken: Iterable[str]) -> str:
-    base = name if name.isidentifier() else "x"
+    base = name if name.isidentifier() and not keyword.iskeyword(name) else "x"
     fresh, count = base, 1
     while fresh in taken:
         fresh, count = f"{base}_{count}", count + 1

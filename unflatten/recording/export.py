@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from unflatten.errors import NotRecordableError
 from unflatten.recording.encoding import Encoder
-from unflatten.recording.placing import inputs_of, place_sizes
+from unflatten.recording.placing import inputs_of, place_constants, place_sizes, same_values
 from unflatten.recording.record import KEY, Record, RecordedModule
 from unflatten.recording.recorder import Recorder
 
@@ -76,7 +76,10 @@ def export(
         for path, module in model.named_modules(remove_duplicate=False)
     }
     calls = tuple(call for call in recorder.calls if call is not None)
-    record = Record(modules, calls, {**dict(inputs_of(program)), **dict(place_sizes(program, recorder.sizes))})
+    sizes, constants = place_sizes(program, recorder.sizes), place_constants(program, recorder.constants)
+    places = {**dict(sizes), **dict(constants)}
+    same = dict(same_values(program, recorder.count + 1))
+    record = Record(modules, calls, {**dict(inputs_of(program)), **places}, same)
     meta = program.graph_module.meta
     meta["custom"] = {**meta.get("custom", {}), KEY: record.dumps()}
     return program
