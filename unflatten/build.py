@@ -110,6 +110,7 @@ class _Builder:
         top = modules[ROOT]
         if not isinstance(top, UnflattenedModule):
             raise StructureError("the root has no body")
+        self.add_missing(modules)
         give_attributes(modules, self.live)
         for module in dict.fromkeys(modules.values()):
             definition = getattr(type(module), "@definition", None)
@@ -141,6 +142,15 @@ class _Builder:
             if path != ROOT:
                 modules[path.parent]._modules[path.name] = modules[path]
         return modules
+
+    def add_missing(self, modules: Mapping[ModulePath, nn.Module]) -> None:
+        """Gives modules the children that are None, in their places."""
+        for path, description in self.analysis.descriptions.items():
+            module = modules[path]
+            if description.children and module._modules.keys() <= set(description.children):
+                inner = {name: module._modules.get(name) for name in description.children}
+                module._modules.clear()
+                module._modules.update(inner)
 
     def genuine(self, path: ModulePath, modules: dict[ModulePath, nn.Module]) -> None:
         """A module of a class of its own, with those inside it."""

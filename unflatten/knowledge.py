@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import torch
+
 from unflatten.analysis import Analysis
 from unflatten.calls.arguments import Arguments
 from unflatten.calls.checks import Limits
@@ -12,10 +14,11 @@ from unflatten.calls.known import KnownCall, Place
 from unflatten.calls.specs import AnySpec, spec_of
 from unflatten.code.bodies import Variant
 from unflatten.flat.operators import trained_mode
-from unflatten.flat.values import FlatNode
+from unflatten.flat.values import FlatInput, FlatNode, Value
 from unflatten.grouping.drafts import Draft
 from unflatten.paths import ModulePath
 from unflatten.regions import Region
+from unflatten.signatures import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Knowledge:
             regions=tuple(self.analysis.regions[draft] for _, draft in drafts),
             origins=tuple(tuple(self.origins(variant.drafts[0])) for variant in variants),
             text=self.analysis.descriptions[path].text,
+            shown=self.analysis.descriptions[path].shown,
             genuine=self.genuine.get(path, {}),
         )
 
@@ -85,8 +89,18 @@ class Knowledge:
         added = () if draft.path in self.analysis.genuine else names[len(form.names) :]
         if added and not cut:
             cut = f"a pass made it depend on {', '.join(added)} of another module"
-        arguments = Arguments(form.names, form.in_spec, tuple(map(spec_of, form.arguments)))
+        specs = tuple(map(spec_of, form.arguments))
+        arguments = Arguments(form.names, form.in_spec, specs, tuple(self.twins(draft, form)))
         return KnownCall(draft.call, variant.index, arguments, tuple(map(spec_of, form.results)), True, cut)
+
+    def twins(self, draft: Draft, form: Form) -> Iterator[tuple[int, int]]:
+        """The numbers of arguments that are one tensor."""
+        first: dict[Value, int] = {}
+        for at, leaf in enumerate(form.arguments):
+            if isinstance(leaf, FlatNode | FlatInput) and isinstance(leaf.meta.get("val"), torch.Tensor):
+                value = self.analysis.bodies.grouping.resolve(leaf, draft)
+                if first.setdefault(value, at) != at:
+                    yield first[value], at
 
 
 def _fixed(draft: Draft) -> Iterator[tuple[str, bool]]:

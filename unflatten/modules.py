@@ -55,6 +55,10 @@ class UnflattenedModule(nn.Module):
         text = self.__dict__[PLACE].text
         return super().extra_repr() if text is None else text
 
+    def __repr__(self) -> str:
+        shown = self.__dict__[PLACE].shown if PLACE in self.__dict__ else None
+        return super().__repr__() if shown is None else shown
+
     def train(self, mode: bool = True) -> UnflattenedModule:
         """Sets the mode, or refuses where captured operators can't follow.
 

@@ -71,6 +71,7 @@ class Place:
         regions: the calls as regions of the tree of calls; a copy in another process has none.
         origins: for each body, where its steps came from; likewise.
         text: what the original says of itself in a printed tree, where that is known.
+        shown: how all of it prints, where its class has a way of its own.
         genuine: how the program calls the modules inside that have no generated code, by their path from here; of
             those inside a module with generated code, that one knows.
     """
@@ -85,6 +86,7 @@ class Place:
     regions: tuple[Region, ...] = ()
     origins: tuple[tuple[FlatNode | Region, ...], ...] = ()
     text: str | None = None
+    shown: str | None = None
     genuine: Mapping[str, tuple[KnownCall, ...]] = field(default_factory=dict, repr=False)
     _compiled: dict[int, Check] = field(default_factory=dict, repr=False)
 
@@ -136,11 +138,14 @@ class Place:
             if not self.check(0)(*args, **kwargs):
                 raise InputError("these arguments are not ones that the program was captured for")
             return args, kwargs
-        fitting = [
-            (call.body, admitted)
+        found = [
+            (call, admitted)
             for at, call in enumerate(self.calls)
             if (admitted := self._admit(at, call, args, kwargs)) is not None
         ]
+        # One tensor given twice fits calls that were given two as well; the narrower ones are meant.
+        narrow = max((len(call.arguments.twins) for call, _ in found), default=0)
+        fitting = [(call.body, admitted) for call, admitted in found if len(call.arguments.twins) == narrow]
         bodies = dict.fromkeys(body for body, _ in fitting)
         if not fitting:
             raise self._refusal(args, kwargs)

@@ -6,8 +6,7 @@ then the body returns all of it, and each call site takes what it needs.
 
 from __future__ import annotations
 
-import keyword
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 
 from unflatten import _torch
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Step
+from unflatten.code.labels import fresh, input_label, result_label
 from unflatten.code.nesting import Access, Item, accesses, assemble
 from unflatten.code.places import Namer
 from unflatten.flat.tensors import content_key
@@ -28,6 +28,7 @@ from unflatten.grouping.ordering import Arrangement
 from unflatten.grouping.shapes import is_size
 from unflatten.paths import ModulePath
 from unflatten.recording.record import is_handed_through
+from unflatten.signatures import Form
 
 
 @dataclass(eq=False, slots=True)
@@ -263,7 +264,7 @@ class _Writer:
         taken = {parameter.name for parameter in made}
         for value in self.arranged.inputs:
             if value not in self.env:
-                name = _fresh(_name_of(value), taken)
+                name = fresh(input_label(value), taken)
                 taken.add(name)
                 made.append(Parameter(name, ((self._define(value, name).index, ()),)))
         return tuple(made)
@@ -296,9 +297,8 @@ class _Writer:
             if isinstance(value, FlatInput):
                 self.env[value] = self._held(value)
             else:
-                for scalar in scalars.parts(self.grouping, value):
-                    if scalar not in self.env:
-                        self._scalar(scalar)
+                for scalar in scalars.parts(self.grouping, value, self.env):
+                    self._scalar(scalar)
         return self.env[value]
 
     def _held(self, value: FlatInput) -> Held:
@@ -338,7 +338,8 @@ class _Writer:
         outs, values = self._results(child)
         modes = added_modes(self.bodies.ambient.get(child, ()), self.ambient)
         module = self.bodies.namer.module(self.draft.path, child.path)
-        self.steps.append(Pending(module, None, args, kwargs, outs, 0, modes, variant=variant, values=values))
+        flat = 0 if self.extras(child) else _flat(child.form, outs)
+        self.steps.append(Pending(module, None, args, kwargs, outs, flat, modes, variant=variant, values=values))
         self.origins.append(child)
 
     def _arguments(self, child: Draft) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -362,7 +363,7 @@ class _Writer:
         if form is None:
             written = self.bodies.values[child]
             return (), tuple(
-                (self._define(value, _result_name(child, value)).index, written[value]) for value in outputs
+                (self._define(value, result_label(child, value)).index, written[value]) for value in outputs
             )
         genuine = child.path in self.bodies.genuine
         extras = [] if genuine else self.extras(child)
@@ -375,24 +376,11 @@ class _Writer:
                 places.setdefault(leaf, place)
         for at, value in enumerate(extras, 1):
             places[value] = (Item(at),)
-        return tuple((self._define(value, _result_name(child, value)).index, places[value]) for value in outputs), ()
+        return tuple((self._define(value, result_label(child, value)).index, places[value]) for value in outputs), ()
 
 
-def _result_name(child: Draft, value: FlatNode) -> str:
-    """A call's result is called after the module, unless it has a position instead of a name."""
-    name = child.path.name
-    return name if name.isidentifier() else natural(value.name)[0]
-
-
-def _name_of(value: Value) -> str:
-    if isinstance(value, FlatInput) and value.fqn:
-        return ModulePath.parse(value.fqn).name
-    return value.name if isinstance(value, FlatInput) else natural(value.name)[0]
-
-
-def _fresh(name: str, taken: Iterable[str]) -> str:
-    base = name if name.isidentifier() and not keyword.iskeyword(name) else "x"
-    fresh, count = base, 1
-    while fresh in taken:
-        fresh, count = f"{base}_{count}", count + 1
-    return fresh
+def _flat(form: Form | None, outs: Sequence[tuple[int, Access]]) -> int:
+    """How many values a call's result can be unpacked into, 0 where the used ones are not all at its top."""
+    if form is None or form.out_spec.type is not tuple or len(outs) < 2:
+        return 0
+    return form.out_spec.num_children if all(len(access) == 1 for _, access in outs) else 0

@@ -90,8 +90,16 @@ def _describe(module: nn.Module, path: str, first: str) -> RecordedModule:
     own = {name: value for name, value in vars(module).items() if name not in _OWN}
     plain = {name: encoder.encode(value) for name, value in own.items() if _is_plain(value)}
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
+    children = list(module._modules) if None in module._modules.values() else []
+    own_repr = type(module).__repr__ is not nn.Module.__repr__ and not module._modules
     return RecordedModule(
-        kind, module.extra_repr(), plain, plain.keys() == own.keys(), None if first == path else first
+        type=kind,
+        text=module.extra_repr(),
+        attributes=plain,
+        whole=whole,
+        first=None if first == path else first,
+        children=children,
+        shown=repr(module) if own_repr else None,
     )
 
 

@@ -32,6 +32,8 @@ class RecordedModule:
         attributes: its plain attributes, encoded.
         whole: whether these, its state and its children are all that it has.
         first: the first name of the module, where this is another one.
+        children: the names of its children in their order, where some of them are None.
+        shown: what its own `__repr__` said, where its class has one and it has no children.
     """
 
     type: str
@@ -39,6 +41,8 @@ class RecordedModule:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = True
     first: str | None = None
+    children: list[str] = field(default_factory=list)
+    shown: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
