@@ -96,7 +96,7 @@ def _describe(module: nn.Module, path: str, first: str) -> RecordedModule:
         type=kind,
         text=module.extra_repr(),
         attributes=plain,
-        whole=whole,
+        whole=plain.keys() == own.keys(),
         first=None if first == path else first,
         children=children,
         shown=repr(module) if own_repr else None,
