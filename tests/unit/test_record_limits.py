@@ -238,3 +238,11 @@ def test_the_tree_prints_as_the_model_does() -> None:
 
     model = Model()
     assert repr(nested_of(model)) == repr(model)
+
+
+def test_a_module_whose_result_is_gone_says_so() -> None:
+    model = Calls(Splits(), lambda child, x: (child(x, k=3), x + 1)[1])
+    nested = unflatten.unflatten(unflatten.export(model, (X,)).run_decompositions({}))
+    assert torch.equal(nested(X), X + 1)
+    with pytest.raises(InputError, match="no longer a part of the program"):
+        nested.child(X, k=3)

@@ -13,7 +13,7 @@ from unflatten import _torch
 from unflatten.calls.arguments import Arguments, describe
 from unflatten.calls.checks import Check, Limits, compile_check
 from unflatten.calls.mismatches import fits, mismatches
-from unflatten.calls.specs import Spec
+from unflatten.calls.specs import GoneSpec, Spec
 from unflatten.errors import InputError, UnknownCallError, UnknownSignatureError, listing
 from unflatten.flat.values import FlatNode
 from unflatten.paths import ModuleCall, ModulePath
@@ -48,6 +48,11 @@ class KnownCall:
     def is_simple(self) -> bool:
         """Whether one value goes in and one comes out, so that there is no order to be known."""
         return not self.cut and len(self.arguments.specs) == 1 and len(self.results) == 1
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of what it returned."""
+        return bool(self.results) and all(isinstance(spec, GoneSpec) for spec in self.results)
 
     def __str__(self) -> str:
         name = str(self.call) if self.call else "the program"
@@ -154,6 +159,11 @@ class Place:
                 f"{self._name} was called in ways that these arguments do not tell apart:\n{listing(self.calls)}\n"
                 "Call the module that contains it, or export with unflatten.export(model, args), which records "
                 "the constants that were passed."
+            )
+        if all(call.is_gone for call, _ in found):
+            raise UnknownCallError(
+                f"what {self._name} returned is no longer a part of the program: a pass removed it, as nothing uses it. "
+                "Unflatten the program before passes run."
             )
         body, (new_args, new_kwargs) = fitting[0]
         return new_args, {**new_kwargs, BODY: ~body} if self.several else new_kwargs
