@@ -162,8 +162,8 @@ class Place:
             )
         if all(call.is_gone for call, _ in found):
             raise UnknownCallError(
-                f"what {self._name} returned is no longer a part of the program: a pass removed it, as nothing uses it. "
-                "Unflatten the program before passes run."
+                f"what {self._name} returned is no longer a part of the program: a pass removed it. Unflatten the "
+                "program before passes run."
             )
         body, (new_args, new_kwargs) = fitting[0]
         return new_args, {**new_kwargs, BODY: ~body} if self.several else new_kwargs
