@@ -7,6 +7,7 @@ import gc
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 from torch.export import ExportedProgram
@@ -156,6 +157,7 @@ class _Builder:
         """A module of a class of its own, with those inside it."""
         if path not in modules:
             made = copied(self.analysis.genuine[path])
+            _spell_out(made, self.analysis.descriptions[path].attributes)
             for name, inner in made.named_modules():
                 inside = ModulePath((*path.names, *name.split("."))) if name else path
                 modules[inside] = inner
@@ -190,3 +192,11 @@ class _Builder:
         for name, value in description.attributes.items():
             if name not in names:
                 module.__dict__[name] = copy.copy(value)
+
+
+def _spell_out(module: nn.Module, attributes: Mapping[str, Any]) -> None:
+    """Writes `(2, 2)` for `2` where the original had it so: operators don't tell the two apart."""
+    for name, value in attributes.items():
+        plain = module.__dict__.get(name)
+        if isinstance(value, tuple) and type(plain) is int and value and all(item == plain for item in value):
+            module.__dict__[name] = value

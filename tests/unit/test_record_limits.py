@@ -246,3 +246,8 @@ def test_a_module_whose_result_is_gone_says_so() -> None:
     assert torch.equal(nested(X), X + 1)
     with pytest.raises(InputError, match="no longer a part of the program"):
         nested.child(X, k=3)
+
+
+def test_sizes_are_written_as_they_were() -> None:
+    model = nn.Sequential(nn.AdaptiveAvgPool2d((1, 1)), nn.MaxPool2d((1, 1)), nn.Flatten())
+    assert repr(nested_of(model, torch.randn(1, 2, 4, 4))) == repr(model)

@@ -91,7 +91,8 @@ def _describe(module: nn.Module, path: str, first: str) -> RecordedModule:
     plain = {name: encoder.encode(value) for name, value in own.items() if _is_plain(value)}
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
     children = list(module._modules) if None in module._modules.values() else []
-    own_repr = type(module).__repr__ is not nn.Module.__repr__ and not module._modules
+    own_repr = type(module).__repr__ is not nn.Module.__repr__
+    shown = repr(module) if own_repr else ""
     return RecordedModule(
         type=kind,
         text=module.extra_repr(),
@@ -99,7 +100,7 @@ def _describe(module: nn.Module, path: str, first: str) -> RecordedModule:
         whole=plain.keys() == own.keys(),
         first=None if first == path else first,
         children=children,
-        shown=repr(module) if own_repr else None,
+        shown=shown if own_repr and not ("\n" in shown and module._modules) else None,
     )
 
 

@@ -33,7 +33,7 @@ class RecordedModule:
         whole: whether these, its state and its children are all that it has.
         first: the first name of the module, where this is another one.
         children: the names of its children in their order, where some of them are None.
-        shown: what its own `__repr__` said, where its class has one and it has no children.
+        shown: what its own `__repr__` said, where its class has one that does not list its children.
     """
 
     type: str
