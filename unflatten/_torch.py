@@ -27,8 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.export import ExportedProgram
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
-from torch.fx.experimental.proxy_tensor import get_proxy_mode as _get_proxy_mode
-from torch.fx.experimental.proxy_tensor import get_proxy_slot as _get_proxy_slot
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -85,6 +84,9 @@ BRACKET_LEAVE = {predispatch._remove_batch_dim, predispatch._unpack_dual, predis
 
 # The spec of a leaf; its constructor changed its name in 2.9.
 LEAF: TreeSpec = pytree.tree_structure(0)
+
+# While a graph is traced: the mode that writes it, and the node that stands for a tensor (2.0).
+PROXY_MODE, PROXY_SLOT = get_proxy_mode, get_proxy_slot
 
 # What a graph computes with: the values of arguments that are not constants.
 GRAPH_VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -206,41 +208,6 @@ def rebuild_one_level(like: object, items: list[Any]) -> Any:
 def tree_spec(kind: Any, context: Any, children: list[TreeSpec]) -> TreeSpec:
     """The spec of a container, from those of its items (1.12)."""
     return TreeSpec(kind, context, children)
-
-
-class Tracing:
-    """What a non-strict export is doing at this moment, as seen from a hook of a module (`_ModuleStackTracer`, 2.6).
-
-    Attributes:
-        tracer: the tracer that writes the graph.
-    """
-
-    def __init__(self, tracer: Any) -> None:
-        self.tracer = tracer
-
-    @staticmethod
-    def now() -> Tracing | None:
-        """The tracing that is going on, None where there is none, or one inside of a higher-order operator."""
-        mode = _get_proxy_mode()
-        tracer = getattr(mode, "tracer", None)
-        return Tracing(tracer) if hasattr(tracer, "module_stack") else None
-
-    def node(self, value: torch.Tensor) -> torch.fx.Node | None:
-        """The node that a tensor is the value of, None where there is none."""
-        slot = _get_proxy_slot(value, self.tracer, None)
-        if slot is None:
-            return None
-        node: torch.fx.Node = slot.proxy.node
-        return node
-
-    def call(self) -> tuple[str, str]:
-        """The innermost module call: its key and the path of its module."""
-        key, (path, _) = next(reversed(self.tracer.module_stack.items()))
-        return str(key), str(path)
-
-    def last(self) -> torch.fx.Node:
-        """The node that was made last; nodes compare by their order."""
-        return next(iter(reversed(self.tracer.graph.nodes)))  # type: ignore[no-any-return]
 
 
 def structure_text(value: object) -> str:

@@ -21,6 +21,7 @@ from unflatten import _torch
 from unflatten.calls.known import BODY
 from unflatten.recording.encoding import Encoder
 from unflatten.recording.record import RecordedCall, number_value, tag
+from unflatten.recording.tracing import Tracing
 
 _ROOT = "_export_root"
 
@@ -107,9 +108,9 @@ class Recorder:
             )
         return marked
 
-    def _tracing(self) -> _torch.Tracing | None:
+    def _tracing(self) -> Tracing | None:
         """The tracing that goes on; a new one starts the record anew."""
-        tracing = _torch.Tracing.now()
+        tracing = Tracing.now()
         if tracing is not None and tracing.tracer is not self._tracer:
             self._tracer = tracing.tracer
             self.calls.clear()
@@ -119,7 +120,7 @@ class Recorder:
             self._open.clear()
         return tracing
 
-    def _number(self, tracing: _torch.Tracing, value: Any) -> int | None:
+    def _number(self, tracing: Tracing, value: Any) -> int | None:
         if not isinstance(value, torch.Tensor):
             self.sizes.append((self._next(), value))
             return self.count
@@ -136,7 +137,7 @@ class Recorder:
         self.count += 1
         return self.count
 
-    def _mark(self, tracing: _torch.Tracing, result: Any, call: _Open) -> Any:
+    def _mark(self, tracing: Tracing, result: Any, call: _Open) -> Any:
         """The result, with a view in place of every tensor that the call did not compute."""
         if isinstance(result, torch.Tensor):
             node = tracing.node(result)
