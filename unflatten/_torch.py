@@ -48,6 +48,7 @@ __all__ = [
     "guard_sources",
     "has_effects",
     "in_backward",
+    "in_transform",
     "is_fx_symbolic_tracing",
     "is_generated_module",
     "is_literal_constant",
@@ -133,6 +134,11 @@ def in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
+def in_transform() -> bool:
+    """Whether a `torch.func` transform is going on, so that tensors made now may not outlive it (2.1)."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
 class Local(threading.local):
     """Per-thread flag that `torch.compile` can trace: a plain attribute set in `__init__`."""
 
@@ -203,6 +209,32 @@ def rebuild_one_level(like: object, items: list[Any]) -> Any:
     """A container as another one, with other items (`SUPPORTED_NODES`, 1.12)."""
     node = pytree.SUPPORTED_NODES[pytree._get_node_type(like)]
     return node.unflatten_fn(items, node.flatten_fn(like)[1])
+
+
+def register_container(
+    kind: type, flatten: Callable[[Any], tuple[list[Any], Any]], rebuild: Callable[[Any, Any], Any], name: str
+) -> None:
+    """Makes a class a pytree whose context is a list of names (`register_pytree_node`, 2.2).
+
+    Args:
+        kind: the class.
+        flatten: from an object to its items and their names.
+        rebuild: from items and names to an object.
+        name: what saved programs call the class.
+    """
+    pytree.register_pytree_node(
+        kind,
+        flatten,
+        rebuild,
+        serialized_type_name=name,
+        to_dumpable_context=list,
+        from_dumpable_context=list,
+        flatten_with_keys_fn=lambda value: _with_keys(*flatten(value)),
+    )
+
+
+def _with_keys(items: list[Any], names: Any) -> tuple[list[Any], Any]:
+    return [(pytree.MappingKey(name), item) for name, item in zip(names, items, strict=True)], names
 
 
 def tree_spec(kind: Any, context: Any, children: list[TreeSpec]) -> TreeSpec:

@@ -112,6 +112,11 @@ def _enter(module: UnflattenedModule, args: tuple[Any, ...], kwargs: dict[str, A
         _local.inside = outer
 
 
+def is_inside_call() -> bool:
+    """Whether this thread is inside of a call of a tree, so that what it calls there needs no checks."""
+    return _local.inside
+
+
 def _is_trusted(place: Place) -> bool:
     if _torch.is_fx_symbolic_tracing():
         return True

@@ -110,10 +110,11 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of `forward`, and the leaves of its argument that the body uses."""
+    """A parameter of `forward`, the leaves of its argument that the body uses, and whether it can be left out."""
 
     name: str
     leaves: tuple[tuple[int, Access], ...]
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

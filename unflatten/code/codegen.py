@@ -51,7 +51,8 @@ def write_function(body: Body, name: str = "forward") -> Code:
     """The Python function of a body. Deterministic: equal bodies give equal source."""
     writer = _Writer(body)
     lines = writer.lines()
-    parameters = ", ".join(["self", *(parameter.name for parameter in body.parameters)])
+    shown = (f"{parameter.name}=None" if parameter.optional else parameter.name for parameter in body.parameters)
+    parameters = ", ".join(["self", *shown])
     source = "\n".join([f"def {name}({parameters}):", *(f"    {line}" for line in lines)])
     return Code(source + "\n", writer.objects, {hidden: helper for helper, hidden in writer.hidden.items()})
 

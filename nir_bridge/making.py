@@ -1,0 +1,218 @@
+"""The modules of a flat graph, made in the order in which values flow, with the shapes that flow between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import nir
+from torch import nn
+
+from nir_bridge.checking import check_made
+from nir_bridge.errors import NodeError, ShapeError
+from nir_bridge.fields import Fields, Shape, Target, declared_shape
+from nir_bridge.flattening import FlatGraph, FlatNode
+from nir_bridge.node_map import NodeMap, adapted, takes_state
+from nir_bridge.primitives import PRIMITIVES
+from nir_bridge.primitives.base import Primitive
+from nir_bridge.primitives.delay import Delay
+from nir_bridge.primitives.neuron import Neuron
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """The module of a node.
+
+    Attributes:
+        module: the module.
+        stateful: whether it takes and gives a state.
+        own: whether this package made it, so that what it does with axes and states is known.
+    """
+
+    module: nn.Module
+    stateful: bool
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a flat graph's nodes became.
+
+    Attributes:
+        order: the nodes in an order in which they can run.
+        leaves: by node, for nodes that have a module.
+        takes, gives: batch-less shapes by node; None where they are not known.
+    """
+
+    order: tuple[int, ...]
+    leaves: dict[int, Leaf]
+    takes: dict[int, Shape | None]
+    gives: dict[int, Shape | None]
+
+
+def topological(flat: FlatGraph, delayed: frozenset[int]) -> tuple[int, ...]:
+    """The nodes in an order in which they can run; the same for the same graph."""
+    following: list[list[int]] = [[] for _ in flat.nodes]
+    waiting = [0] * len(flat.nodes)
+    for at, edge in enumerate(flat.edges):
+        if at not in delayed:
+            following[edge.source].append(edge.target)
+            waiting[edge.target] += 1
+    ready = deque(node for node, count in enumerate(waiting) if count == 0)
+    order = []
+    while ready:
+        node = ready.popleft()
+        order.append(node)
+        for other in following[node]:
+            waiting[other] -= 1
+            if waiting[other] == 0:
+                ready.append(other)
+    return tuple(order)
+
+
+def make_modules(flat: FlatGraph, delayed: frozenset[int], node_map: NodeMap, target: Target) -> Made:
+    """Makes the module of every node and checks every shape.
+
+    Raises:
+        NodeError: a field of a node can't be used.
+        ShapeError: shapes don't fit together.
+        NodeMapError: a factory made something that can't be used.
+    """
+    maker = _Maker(flat, delayed, node_map, target)
+    order = topological(flat, delayed)
+    for node in order:
+        maker.make(node)
+    maker.check_feedback()
+    return Made(order, maker.leaves, maker.takes, maker.gives)
+
+
+@dataclass(slots=True)
+class _Maker:
+    flat: FlatGraph
+    delayed: frozenset[int]
+    node_map: NodeMap
+    target: Target
+    leaves: dict[int, Leaf] = field(default_factory=dict)
+    takes: dict[int, Shape | None] = field(default_factory=dict)
+    gives: dict[int, Shape | None] = field(default_factory=dict)
+    shared: dict[int, Leaf] = field(default_factory=dict)
+    sources: dict[int, list[int]] = field(default_factory=dict)
+    users: dict[int, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for at, edge in enumerate(self.flat.edges):
+            self.sources.setdefault(edge.target, []).append(at)
+            self.users.setdefault(edge.source, []).append(edge.target)
+
+    def make(self, number: int) -> None:
+        node = self.flat.nodes[number]
+        given = self.summed(number, delayed=False)
+        if node.is_junction:
+            self.takes[number] = self.gives[number] = self.port_shape(number, node, given)
+            return
+        fields = Fields(node.label, node.node)
+        primitive = primitive_of(node.node)
+        leaf = self.shared.get(id(node.node))
+        if leaf is None:
+            leaf = self.shared[id(node.node)] = self.leaf(node, fields, primitive, given)
+        self.leaves[number] = leaf
+        self.takes[number] = given or (
+            primitive.takes(fields) if primitive else declared_shape(node.node.input_type, "input")
+        )
+        self.gives[number] = self.given_by(leaf, fields, primitive, given)
+
+    def given_by(self, leaf: Leaf, fields: Fields, primitive: Primitive | None, given: Shape | None) -> Shape | None:
+        """The shape of a module's output."""
+        if leaf.own and primitive is not None:
+            return primitive.gives(fields, given or primitive.takes(fields))
+        shape = check_made(leaf.module, fields.label, leaf.stateful, given, self.target)
+        if shape is not None or primitive is None:
+            return shape
+        return primitive.gives(fields, primitive.takes(fields))
+
+    def leaf(self, node: FlatNode, fields: Fields, primitive: Primitive | None, given: Shape | None) -> Leaf:
+        made = node.made or self.node_map.make(node.node, node.label)
+        if made is not None:
+            module = adapted(made)
+            return Leaf(self.placed(module), takes_state(module, node.label), own=False)
+        if primitive is None:
+            raise self.node_map.unmapped(node.node, node.label)
+        primitive.gives(fields, given)
+        shape = given if given is not None else primitive.takes(fields)
+        module = primitive.make(fields, shape, self.target)
+        return Leaf(module, isinstance(module, Neuron | Delay), own=True)
+
+    def placed(self, module: nn.Module) -> nn.Module:
+        """A factory's module on the device, with the type, of the network."""
+        tensors = [*module.parameters(), *module.buffers()]
+        if any(tensor.is_meta for tensor in tensors) and self.target.device.type != "meta":
+            return module.to(dtype=self.target.dtype)
+        return module.to(device=self.target.device, dtype=self.target.dtype)
+
+    def port_shape(self, number: int, node: FlatNode, given: Shape | None) -> Shape | None:
+        """The shape of what goes through an Input or Output node."""
+        kind, types = (
+            ("input", node.node.input_type) if isinstance(node.node, nir.Input) else ("output", node.node.output_type)
+        )
+        declared = declared_shape(types, kind)
+        if given is not None:
+            if declared is not None and _squeezed(declared) != _squeezed(given):
+                raise Fields(node.label, node.node).error(
+                    f"{kind}_type", f"declares the shape {declared}, but gets {given}; correct one of them", ShapeError
+                )
+            return given
+        return self.wanted(number, declared)
+
+    def wanted(self, number: int, declared: Shape | None) -> Shape | None:
+        """The shape of an input, from what it declares and what its users take: exporters leave batch axes in."""
+        for user in self.users.get(number, ()):
+            node = self.flat.nodes[user]
+            primitive = primitive_of(node.node)
+            if primitive is None or node.made is not None or self.node_map.factory(node.node) is not None:
+                continue
+            taken = primitive.takes(Fields(node.label, node.node))
+            if taken is None or (declared is None and not _squeezed(taken)):
+                continue
+            if declared is None or (declared != taken and _squeezed(declared) == _squeezed(taken)):
+                return taken
+        return declared
+
+    def summed(self, number: int, *, delayed: bool) -> Shape | None:
+        """The shape of the sum of all edges into a node, delayed ones only where asked for."""
+        found: dict[Shape, str] = {}
+        for at in self.sources.get(number, ()):
+            if at in self.delayed and not delayed:
+                continue
+            shape = self.gives.get(self.flat.edges[at].source)
+            if shape is not None:
+                found.setdefault(shape, self.flat.edges[at].label[0])
+        if len(found) > 1:
+            shown = ", ".join(f"{shape} from {source!r}" for shape, source in found.items())
+            raise ShapeError(
+                f"the edges into node {self.flat.nodes[number].label!r} are added, but their shapes differ: {shown}"
+            )
+        return next(iter(found), None)
+
+    def check_feedback(self) -> None:
+        """Compares what comes back over delayed edges with what is taken."""
+        for number in sorted({self.flat.edges[at].target for at in self.delayed}):
+            node, given = self.flat.nodes[number], self.summed(number, delayed=True)
+            primitive = primitive_of(node.node)
+            if given is None or node.is_junction or primitive is None or not self.leaves[number].own:
+                continue
+            gives = primitive.gives(Fields(node.label, node.node), given)
+            if gives != self.gives[number]:
+                raise NodeError(
+                    f"node {node.label!r} gives {self.gives[number]}, but with what comes back to it {gives}; give its "
+                    "constants the full shape"
+                )
+
+
+def _squeezed(shape: Sequence[int]) -> Shape:
+    return tuple(size for size in shape if size != 1)
+
+
+def primitive_of(node: nir.NIRNode) -> Primitive | None:
+    """What is known of a node's type, or of the nearest base of it."""
+    return next((PRIMITIVES[kind] for kind in type(node).__mro__ if kind in PRIMITIVES), None)

@@ -1,0 +1,140 @@
+"""Exact solutions over one step, the input held, with the time of the spike solved for inside of it.
+
+Resets are to `v_reset`, or by the threshold, as the rules say; at the time of the spike the potential is the
+threshold, so that subtracting leaves zero. Where a step can give several spikes all of them are counted.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nir_bridge.dynamics import Dynamics
+from nir_bridge.surrogate import Slope, spike
+
+_HALVINGS = 50
+"""How often an interval that holds the time of a spike is halved: down to the precision of a double."""
+
+
+def leak(v: Tensor, goal: Tensor, tau: Tensor, time: float | Tensor) -> Tensor:
+    """The potential after some time on its way to where the input takes it."""
+    return goal + (v - goal) * torch.exp(-time / tau)
+
+
+def _restart(threshold: Tensor, v_reset: Tensor, dynamics: Dynamics) -> Tensor:
+    return v_reset if dynamics.reset == "v_reset" else torch.zeros_like(threshold)
+
+
+def _counted(more: Tensor, dynamics: Dynamics) -> Tensor:
+    """How many spikes, from how many came after the first."""
+    return 1 + more if dynamics.multi_spike else torch.ones_like(more)
+
+
+def _spikes(v: Tensor, threshold: Tensor, crossed: Tensor, count: Tensor, slope: Slope) -> Tensor:
+    return spike(v - threshold, torch.where(crossed, count, torch.zeros_like(count)), slope)
+
+
+def leak_and_fire(
+    v: Tensor, goal: Tensor, constants: tuple[Tensor, Tensor, Tensor], dynamics: Dynamics, slope: Slope
+) -> tuple[Tensor, Tensor]:
+    """Spikes and the potential after one step.
+
+    Args:
+        v: the potential before.
+        goal: where the input takes it.
+        constants: tau, threshold, reset.
+        dynamics: the rules.
+        slope: the surrogate's.
+    """
+    tau, threshold, v_reset = constants
+    end = leak(v, goal, tau, dynamics.dt)
+    crossed = (end >= threshold) & (goal > threshold)
+    restart = _restart(threshold, v_reset, dynamics)
+    safe = torch.where(crossed, goal - threshold, torch.ones_like(end))
+    first = tau * torch.log(torch.where(crossed, (goal - v) / safe, torch.ones_like(end))).clamp(min=0)
+    period = tau * torch.log(torch.where(crossed, (goal - restart) / safe, torch.full_like(end, 2.0)))
+    left = dynamics.dt - first
+    more = torch.floor(left / period).clamp(min=0)
+    again = leak(restart.expand_as(end), goal, tau, left - more * period)
+    spikes = _spikes(end, threshold, crossed, _counted(more, dynamics), slope)
+    return spikes, torch.where(crossed, again, end)
+
+
+def integrate_and_fire(
+    v: Tensor, drive: Tensor, levels: tuple[Tensor, Tensor], dynamics: Dynamics, slope: Slope
+) -> tuple[Tensor, Tensor]:
+    """Spikes and the potential after one step of an integrator without leak.
+
+    Args:
+        v: the potential before.
+        drive: what the step adds.
+        levels: threshold and reset.
+        dynamics: the rules.
+        slope: the surrogate's.
+    """
+    threshold, v_reset = levels
+    end = v + drive
+    crossed = (end >= threshold) & (drive > 0)
+    restart = _restart(threshold, v_reset, dynamics)
+    rate = torch.where(crossed, drive, torch.ones_like(end))
+    left = 1 - ((threshold - v) / rate).clamp(min=0)
+    period = (threshold - restart) / rate
+    period = torch.where(crossed & (period > 0), period, torch.full_like(end, 2.0))
+    more = torch.floor(left / period).clamp(min=0)
+    spikes = _spikes(end, threshold, crossed, _counted(more, dynamics), slope)
+    return spikes, torch.where(crossed, restart + (left - more * period) * rate, end)
+
+
+def synapse(
+    i: Tensor, v: Tensor, goal: Tensor, constants: tuple[Tensor, Tensor, Tensor, Tensor], time: float | Tensor
+) -> tuple[Tensor, Tensor]:
+    """Current and potential after some time.
+
+    Args:
+        i: the current before.
+        v: the potential before.
+        goal: where the input takes the current.
+        constants: tau_syn, tau_mem, r, v_leak.
+        time: how long.
+    """
+    tau_syn, tau_mem, r, v_leak = constants
+    slow, fast = torch.exp(-time / tau_mem), torch.exp(-time / tau_syn)
+    apart = tau_syn - tau_mem
+    alike = apart.abs() < 1e-6 * tau_mem
+    shared = torch.where(
+        alike, time / tau_mem * slow, tau_syn * (fast - slow) / torch.where(alike, torch.ones_like(apart), apart)
+    )
+    end = v_leak + r * goal
+    return goal + (i - goal) * fast, end + (v - end) * slow + r * (i - goal) * shared
+
+
+def current_and_fire(
+    values: tuple[Tensor, Tensor],
+    goal: Tensor,
+    constants: tuple[Tensor, Tensor, Tensor, Tensor],
+    levels: tuple[Tensor, Tensor],
+    rules: tuple[Dynamics, Slope],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Spikes, current and potential after one step with at most one spike; its time is found by halving.
+
+    Args:
+        values: current and potential before.
+        goal: where the input takes the current.
+        constants: as `synapse` takes them.
+        levels: threshold and reset.
+        rules: the rules, and the surrogate's slope.
+    """
+    (i, v), (threshold, v_reset), (dynamics, slope) = values, levels, rules
+    end_i, end_v = synapse(i, v, goal, constants, dynamics.dt)
+    crossed = end_v >= threshold
+    low = torch.zeros_like(end_v)
+    high = torch.full_like(end_v, dynamics.dt)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        above = synapse(i, v, goal, constants, middle)[1] >= threshold
+        low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+    then_i, _ = synapse(i, v, goal, constants, high)
+    restart = _restart(threshold, v_reset, dynamics).expand_as(end_v)
+    _, again = synapse(then_i, restart, goal, constants, dynamics.dt - high)
+    spikes = _spikes(end_v, threshold, crossed, torch.ones_like(end_v), slope)
+    return spikes, end_i, torch.where(crossed, again, end_v)

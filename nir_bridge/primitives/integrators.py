@@ -1,0 +1,65 @@
+"""`I`: dv/dt = r x. `IF`: the same with a threshold, and a reset to `v_reset`.
+
+Published files mean `r` per step; `if_gain="r*dt"` takes it per second.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from nir_bridge.primitives.events import integrate_and_fire
+from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
+
+
+class I(Neuron):  # noqa: E742
+    """`v += r x`; gives `v`."""
+
+    constants: tuple[str, ...] = ("r",)
+
+    r: Tensor
+
+    def computed(self, known: bool) -> Coefficients:  # noqa: ARG002
+        """What an input counts for."""
+        return (self.r if self.dynamics.if_gain == "r" else self.dynamics.dt * self.r,)
+
+    def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
+        """What is added."""
+        drive: Tensor = coefficients[0] * x
+        return drive
+
+    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:  # noqa: ARG002
+        """One step."""
+        v = values[0] + drive
+        return v, (v,)
+
+    def rest(self) -> Tensor | None:
+        """An integrator has no leak to rest at."""
+        return None
+
+
+class IF(I):
+    """`v += r x`; gives spikes."""
+
+    constants = ("r", "v_threshold", "v_reset")
+    spiking = True
+    v_threshold: Tensor
+    v_reset: Tensor
+
+    def computed(self, known: bool) -> Coefficients:
+        """What an input counts for, threshold and reset."""
+        return (*super().computed(known), (self.v_threshold, self.v_reset))
+
+    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
+        """One step."""
+        v, queue, levels = values[0], values[1:], coefficients[1]
+        if self.dynamics.integration == "event":
+            y, v = integrate_and_fire(v, drive, levels, self.dynamics, self.slope)
+            y, later = self.lagged(y, queue)
+            return y, (v, *later)
+        if self.dynamics.reset == "snntorch_subtract":
+            return self.fire_in_two_stages(v, v + drive, levels[0], queue)
+        return self.fire(v + drive, levels, queue)
+
+    def rest(self) -> Tensor | None:
+        """What a reset leaves."""
+        return self.v_reset

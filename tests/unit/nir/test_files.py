@@ -1,0 +1,73 @@
+"""Files that are not what they should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import nir
+import pytest
+import torch
+
+from nir_bridge import from_nir
+from nir_bridge.errors import FileError, NIRBridgeError, UnmappedNodeError
+from tests.support.nir_graphs import gain, lif, sink, source
+
+DATA = Path(__file__).parents[2] / "data" / "nir"
+
+
+def test_paths_may_be_strings(tmp_path: Path) -> None:
+    path = tmp_path / "graph.nir"
+    nir.write(path, nir.NIRGraph.from_list(gain(2)))
+    assert from_nir(str(path))(torch.ones(1))[0].item() == from_nir(path)(torch.ones(1))[0].item() == 2.0
+
+
+def test_a_single_node_in_a_file(tmp_path: Path) -> None:
+    nir.write(tmp_path / "node.nir", lif())
+    assert from_nir(tmp_path / "node.nir")(torch.full((1,), 2.0))[0].item() == 1.0
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"no file.*nothing\.nir"):
+        from_nir(tmp_path / "nothing.nir")
+
+
+@pytest.mark.parametrize("size", [0, 100, 5000, 30_000])
+def test_a_file_that_is_cut_off(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "cut.nir"
+    path.write_bytes((DATA / "braille_noDelay_bias_zero.nir").read_bytes()[:size])
+    with pytest.raises(FileError, match=r"cut\.nir"):
+        from_nir(path)
+
+
+@pytest.mark.parametrize(
+    ("entries", "named"),
+    [
+        ({"a": 1}, "no 'node'"),
+        ({"node/type": "LIF"}, "v_threshold"),
+        ({"node/other": "LIF"}, "no 'type'"),
+        ({"node/type": "NIRGraph"}, "no Input"),
+    ],
+)
+def test_other_files(tmp_path: Path, entries: dict[str, object], named: str) -> None:
+    path = tmp_path / "other.nir"
+    with h5py.File(path, "w") as file:
+        for name, value in entries.items():
+            file[name] = value
+    with pytest.raises(NIRBridgeError, match=named):
+        from_nir(path)
+
+
+def test_a_node_of_the_future(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "new.nir", "w") as file:
+        file["node/type"] = "Quantum"
+    with pytest.raises(UnmappedNodeError, match="Quantum"):
+        from_nir(tmp_path / "new.nir")
+
+
+def test_graphs_that_nir_itself_refuses_to_type(tmp_path: Path) -> None:
+    made = nir.NIRGraph(
+        {"i": source(1), "l": gain(2), "o": sink(1, 1, 1)}, [("i", "l"), ("l", "o"), ("i", "l")], type_check=False
+    )
+    nir.write(tmp_path / "graph.nir", made)
+    assert from_nir(tmp_path / "graph.nir")(torch.ones(1))[0].item() == 4.0
