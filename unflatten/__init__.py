@@ -14,9 +14,11 @@ from unflatten.rewrite.bypass_node import bypass_node as bypass_node
 from unflatten.rewrite.swap import swap as swap
 from unflatten.rewrite.swap_node import NodeSwap as NodeSwap
 from unflatten.rewrite.swap_node import swap_node as swap_node
+from unflatten.view.view import GraphView as GraphView
 
 __all__ = [
     "Bypass",
+    "GraphView",
     "Info",
     "NodeBypass",
     "NodeSwap",

@@ -13,6 +13,7 @@ from unflatten import errors
 
 PUBLIC = {
     "Bypass",
+    "GraphView",
     "Info",
     "NodeBypass",
     "NodeSwap",

@@ -1,0 +1,241 @@
+"""A part of a graph: a module, one call of it, one phase of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, overload
+
+from torch import fx
+
+from unflatten.errors import UnknownPathError
+from unflatten.paths import ROOT, ModulePath
+from unflatten.view.index import Index
+from unflatten.view.ports import Convexity, Port, convexity_of, inputs_of, outputs_of
+from unflatten.view.selecting import is_pattern, matching, unknown
+from unflatten.view.showing import tree
+from unflatten.view.values import Phase
+
+
+class Viewer(Protocol):
+    """What a part needs of its view."""
+
+    @property
+    def index(self) -> Index:
+        """What is known of the graph as it now is."""
+
+    @property
+    def module(self) -> fx.GraphModule:
+        """The module that holds the graph."""
+
+
+class Part:
+    """Some nodes of a graph. It holds no nodes itself and asks the view each time, so that it is never out of date.
+
+    A part is a set of nodes that compute something: inputs, parameters and outputs of the graph are not in it.
+    """
+
+    def __init__(self, view: Viewer) -> None:
+        self._view = view
+
+    def _find(self, index: Index) -> list[fx.Node]:
+        raise NotImplementedError
+
+    @property
+    def nodes(self) -> tuple[fx.Node, ...]:
+        """All nodes, those of modules inside included, in the graph's order."""
+        return tuple(self._find(self._view.index))
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What the nodes take from outside, each with what it is."""
+        index = self._view.index
+        return inputs_of(index, self._find(index))
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What of the nodes is used outside, each with what it is: result, saved for backward, gradient, mutation."""
+        index = self._view.index
+        return outputs_of(index, self._find(index))
+
+    @property
+    def convexity(self) -> Convexity:
+        """Whether no path leaves the nodes and comes back; names the path if one does."""
+        index = self._view.index
+        return convexity_of(index, self._find(index))
+
+    def __contains__(self, node: object) -> bool:
+        return node in self.nodes
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class Region(Part):
+    """A module of a graph, or one of its calls, in all phases or one.
+
+    `region["attn"]`, `region[0]`, `region[0:2]` and `region.attn` lead to modules inside.
+
+    Attributes:
+        path: the module's path.
+        call: the number of the call that is meant, None for all.
+        phase: the phase that is meant, None for all.
+    """
+
+    def __init__(self, view: Viewer, path: ModulePath, call: int | None = None, phase: Phase | None = None) -> None:
+        super().__init__(view)
+        self.path, self.call, self.phase = path, call, phase
+
+    def _find(self, index: Index) -> list[fx.Node]:
+        self._check(index)
+        return index.work(self.path, self.call, self.phase)
+
+    def _check(self, index: Index) -> None:
+        if self.path not in index.children:
+            raise unknown(str(self.path), map(str, index.children))
+        if self.call is not None and self.call not in index.calls.get(self.path, ()):
+            raise UnknownPathError(f"{self._spelled} has no call {self.call}: the graph changed since it was asked for")
+
+    @property
+    def _spelled(self) -> str:
+        return repr(str(self.path)) if self.path != ROOT else "the root"
+
+    @property
+    def own_nodes(self) -> tuple[fx.Node, ...]:
+        """The nodes that belong to no module inside."""
+        index = self._view.index
+        self._check(index)
+        return tuple(index.work(self.path, self.call, self.phase, own=True))
+
+    @property
+    def forward(self) -> Region:
+        """The forward nodes."""
+        return Region(self._view, self.path, self.call, Phase.FORWARD)
+
+    @property
+    def backward(self) -> Region:
+        """The backward nodes."""
+        return Region(self._view, self.path, self.call, Phase.BACKWARD)
+
+    @property
+    def recompute(self) -> Region:
+        """The nodes that the backward computes again."""
+        return Region(self._view, self.path, self.call, Phase.RECOMPUTE)
+
+    @property
+    def calls(self) -> tuple[Region, ...]:
+        """One region for each call of the module; none for a container, which is never called."""
+        index = self._view.index
+        self._check(index)
+        return tuple(Region(self._view, self.path, number, self.phase) for number in index.calls.get(self.path, ()))
+
+    @property
+    def children(self) -> Mapping[str, Region]:
+        """The modules inside, by name."""
+        index = self._view.index
+        self._check(index)
+        return {name: self._inside(self.path / name) for name in index.children[self.path]}
+
+    @property
+    def type_name(self) -> str:
+        """The dotted name of the module's class, empty where the graph does not tell."""
+        return self._view.index.types.get(self.path, "")
+
+    @property
+    def parameters(self) -> Mapping[str, fx.Node]:
+        """The nodes that stand for parameters, buffers and constants of the module and those inside, by full name."""
+        index = self._view.index
+        self._check(index)
+        found: dict[str, fx.Node] = {}
+        for path in matching(f"{self.path}.**" if self.path != ROOT else "**", index.children):
+            found.update(index.state.get(path, {}))
+        return found
+
+    @property
+    def backward_region(self) -> Region:
+        """The backward nodes: the twin of a module's forward."""
+        return self.backward
+
+    def _inside(self, path: ModulePath) -> Region:
+        return Region(self._view, path, None, self.phase)
+
+    @overload
+    def __getitem__(self, key: int) -> Region: ...
+    @overload
+    def __getitem__(self, key: slice) -> Regions: ...
+    @overload
+    def __getitem__(self, key: str) -> Any: ...
+    def __getitem__(self, key: str | int | slice) -> Any:
+        index = self._view.index
+        self._check(index)
+        if isinstance(key, slice):
+            text = f"[{'' if key.start is None else key.start}:{'' if key.stop is None else key.stop}]"
+        else:
+            text = str(key)
+        full = f"{self.path}.{text}" if self.path != ROOT and text else text or str(self.path)
+        paths = matching(full, index.children)
+        if not paths:
+            raise unknown(full, map(str, index.children))
+        many = isinstance(key, slice) or (isinstance(key, str) and is_pattern(key) and key not in map(str, paths))
+        return Regions(self._inside(path) for path in paths) if many else self._inside(paths[0])
+
+    def __getattr__(self, name: str) -> Region:
+        if name.startswith("__") or "_view" not in self.__dict__:
+            raise AttributeError(name)
+        try:
+            found: Region = self[name]
+        except UnknownPathError as error:
+            raise AttributeError(str(error)) from None
+        return found
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(name for name in self.children if name.isidentifier())]
+
+    def __iter__(self) -> Iterator[Region]:
+        return iter(self.children.values())
+
+    def __len__(self) -> int:
+        return len(self.children)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Region):
+            return NotImplemented
+        return self._view is other._view and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash((id(self._view), self._key))
+
+    @property
+    def _key(self) -> tuple[ModulePath, int | None, Phase | None]:
+        return self.path, self.call, self.phase
+
+    def __repr__(self) -> str:
+        index = self._view.index
+        self._check(index)
+        return tree(index, self.path)
+
+
+class Regions(tuple[Region, ...]):
+    """Several regions: what a pattern matches."""
+
+    __slots__ = ()
+
+    @property
+    def nodes(self) -> tuple[fx.Node, ...]:
+        """The nodes of all, each once, in the graph's order."""
+        found = dict.fromkeys(node for region in self for node in region.nodes)
+        return tuple(sorted(found, key=self[0]._view.index.position.__getitem__)) if self else ()
+
+    @property
+    def forward(self) -> Regions:
+        """The forward of each."""
+        return Regions(region.forward for region in self)
+
+    @property
+    def backward(self) -> Regions:
+        """The backward of each."""
+        return Regions(region.backward for region in self)
+
+    @property
+    def recompute(self) -> Regions:
+        """What the backward computes again of each."""
+        return Regions(region.recompute for region in self)
