@@ -34,6 +34,7 @@ class Draft:
         kinds: of every node.
         scopes: of the nodes whose owner is settled.
         evidence: why.
+        again: nodes that are computed again for the backward, with what they compute again.
         paths: of parameters and the like, which no call encloses.
         holders: the modules with parameters, where the graph tells no calls: they may be called several times there.
     """
@@ -43,6 +44,7 @@ class Draft:
     stacks: StackReader
     phases: dict[fx.Node, Phase]
     kinds: dict[fx.Node, Kind]
+    again: dict[fx.Node, fx.Node]
     scopes: dict[fx.Node, Scope] = field(default_factory=dict)
     evidence: dict[fx.Node, Evidence] = field(default_factory=dict)
     paths: dict[fx.Node, ModulePath] = field(default_factory=dict)
@@ -79,7 +81,8 @@ class Draft:
 
 def begin(nodes: Sequence[fx.Node], roles: Roles) -> Draft:
     """Phases and kinds, and the owners that metadata tells outright."""
-    draft = Draft(nodes, roles, StackReader(nodes), phases_of(nodes, roles), {})
+    phases, again = phases_of(nodes, roles)
+    draft = Draft(nodes, roles, StackReader(nodes), phases, {}, again)
     stacked = bool(draft.stacks.known[1:])
     draft.kinds.update((node, kind_of(node, roles)) for node in nodes)
     for node in nodes:
@@ -87,6 +90,9 @@ def begin(nodes: Sequence[fx.Node], roles: Roles) -> Draft:
         if origin is not None:
             scope, draft.phases[node] = origin[0], origin[1] or draft.phases[node]
             draft.settle(node, scope, Evidence.ORIGIN)
+            continue
+        # A stack that was open when a computation was stopped in the middle stays on all nodes after it.
+        if node in again or (again and draft.phases[node] is Phase.BACKWARD):
             continue
         if node.op in ("get_attr", "output") or (node.op == "placeholder" and node in roles.names):
             continue
@@ -135,7 +141,9 @@ def own_forward(draft: Draft) -> None:
             draft.settle(node, draft.scopes[node.all_input_nodes[0]], Evidence.DATAFLOW)
         elif node in of_parameters:
             draft.settle(node, _scope_of(common_path(of_parameters[node])), Evidence.DATAFLOW)
-    spread(draft, [node for node in todo if node not in draft.scopes], bare=bare)
+    spread(draft, [node for node in todo if node not in draft.scopes and node not in draft.again], bare=bare)
+    for node, first in draft.again.items():
+        draft.settle(node, draft.scopes.get(first, ()), draft.evidence.get(first, Evidence.GUESS))
 
 
 def _parameter_paths(draft: Draft, todo: Sequence[fx.Node]) -> dict[fx.Node, list[ModulePath]]:

@@ -20,14 +20,15 @@ _aten = torch.ops.aten
 _ONES = {_aten.ones_like.default, _aten.full_like.default, _aten.full.default, _aten.ones.default, torch.ones_like}
 
 
-def phases_of(nodes: Sequence[fx.Node], roles: Roles) -> dict[fx.Node, Phase]:
-    """The phase of each node of a graph, in linear time."""
+def phases_of(nodes: Sequence[fx.Node], roles: Roles) -> tuple[dict[fx.Node, Phase], dict[fx.Node, fx.Node]]:
+    """The phase of each node of a graph, in linear time; and of nodes computed again, what they compute again."""
     after = _after_seeds(nodes, roles)
     needed = _needed_by_forward(nodes, roles, after)
     backward_only = bool(after) and all(node in after for node in roles.results) and bool(roles.tangents)
     tagged = any("autograd_backward" in node.meta or "partitioner_tag" in node.meta for node in nodes)
     stacked = any(node.meta.get(STACK) for node in nodes)
-    again = set() if tagged or not after else _repeated(nodes, needed, after)
+    partitioned = any("partitioner_tag" in node.meta for node in nodes)
+    again = {} if partitioned or not after else _repeated(nodes, needed, after)
     phases: dict[fx.Node, Phase] = {}
     for node in nodes:
         if node in after:
@@ -37,24 +38,22 @@ def phases_of(nodes: Sequence[fx.Node], roles: Roles) -> dict[fx.Node, Phase]:
         elif node in again:
             phases[node] = Phase.RECOMPUTE
         elif tagged:
-            phases[node] = _by_tags(node, bool(after), backward_only)
-        elif after and not (stacked and node.meta.get(STACK)):
+            phases[node] = _by_tags(node, backward_only=backward_only)
+        elif after and (again or not (stacked and node.meta.get(STACK))):
             phases[node] = Phase.BACKWARD
         else:
             phases[node] = Phase.FORWARD
-    return phases
+    return phases, again
 
 
-def _by_tags(node: fx.Node, trained: bool, backward_only: bool) -> Phase:
+def _by_tags(node: fx.Node, *, backward_only: bool) -> Phase:
     meta = node.meta
     forward = meta.get("partitioner_tag") == "is_forward"
     backward = meta.get("autograd_backward") or str(meta.get("partitioner_tag", "")).endswith("is_backward")
-    own = bool(meta.get(STACK)) and not meta.get(FORWARD_STACK)
     if backward_only:
+        own = bool(meta.get(STACK)) and not meta.get(FORWARD_STACK)
         return Phase.RECOMPUTE if forward or own else Phase.BACKWARD
-    if not backward:
-        return Phase.BACKWARD if meta.get(FORWARD_STACK) and not meta.get(STACK) else Phase.FORWARD
-    return Phase.RECOMPUTE if own and trained and not forward else Phase.BACKWARD
+    return Phase.BACKWARD if backward or (meta.get(FORWARD_STACK) and not meta.get(STACK)) else Phase.FORWARD
 
 
 def _after_seeds(nodes: Sequence[fx.Node], roles: Roles) -> set[fx.Node]:
@@ -90,11 +89,11 @@ def _needed_by_forward(nodes: Sequence[fx.Node], roles: Roles, after: set[fx.Nod
     return needed
 
 
-def _repeated(nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node]) -> set[fx.Node]:
-    """Nodes for the backward alone that compute what a node of the forward does, from equal inputs."""
-    numbers: dict[fx.Node, Any] = {}
-    first: dict[Any, int] = {}
-    forward: set[int] = set()
+def _repeated(nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node]) -> dict[fx.Node, fx.Node]:
+    """Nodes for the backward alone that compute what a node of the forward does, from equal inputs; with that."""
+    numbers: dict[fx.Node, int] = {}
+    known: dict[Any, int] = {}
+    forward: dict[int, fx.Node] = {}
     for node in nodes:
         if node in after:
             continue
@@ -102,11 +101,11 @@ def _repeated(nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node
         if node.op == "call_function":
             arguments = fx.map_arg((node.args, node.kwargs), lambda other: ("a value", numbers.get(other)))
             key = (node.target, repr(arguments))
-        numbers[node] = first.setdefault(key, len(first))
+        numbers[node] = known.setdefault(key, len(known))
         if node in needed:
-            forward.add(numbers[node])
+            forward.setdefault(numbers[node], node)
     made = (node for node in nodes if node.op == "call_function" and node in numbers and node not in needed)
-    return {node for node in made if numbers[node] in forward}
+    return {node: forward[numbers[node]] for node in made if numbers[node] in forward}
 
 
 def kind_of(node: fx.Node, roles: Roles) -> Kind:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, overload
 
 from torch import fx
 
-from unflatten.errors import UnknownPathError
+from unflatten.errors import EmptySelectionError, UnknownPathError
 from unflatten.paths import ROOT, ModulePath
+from unflatten.view.extracting import extract, replace
 from unflatten.view.index import Index
+from unflatten.view.moving import after, before
 from unflatten.view.ports import Convexity, Port, convexity_of, inputs_of, outputs_of
 from unflatten.view.selecting import is_pattern, matching, unknown
 from unflatten.view.showing import tree
@@ -22,6 +24,10 @@ class Viewer(Protocol):
     @property
     def index(self) -> Index:
         """What is known of the graph as it now is."""
+
+    @property
+    def graph(self) -> fx.Graph:
+        """The graph."""
 
     @property
     def module(self) -> fx.GraphModule:
@@ -62,6 +68,71 @@ class Part:
         """Whether no path leaves the nodes and comes back; names the path if one does."""
         index = self._view.index
         return convexity_of(index, self._find(index))
+
+    def extract(self) -> fx.GraphModule:
+        """A fresh module of just these nodes, which runs alone.
+
+        Its inputs and outputs have the names of the nodes; it returns a dict. The graph stays as it is.
+        """
+        index = self._view.index
+        return extract(index, self._view.module, self._find(index))
+
+    def replace(self, target: Callable[..., Any]) -> fx.Node:
+        """Puts a call of a function or module in the place of the nodes.
+
+        It is given what the nodes take (`inputs`, in that order), and gives what is used of them (`outputs`): one
+        value, or a tuple.
+
+        Raises:
+            IllegalMoveError: something has to run between the nodes; nothing is changed.
+        """
+        index = self._view.index
+        return replace(index, self._view.module, self._find(index), target, self._label)
+
+    def outline(self) -> fx.Node:
+        """Makes the nodes a module of their own, which the graph calls; `GraphView.inline` takes it back.
+
+        Raises:
+            IllegalMoveError: something has to run between the nodes; nothing is changed.
+        """
+        index, module = self._view.index, self._view.module
+        nodes = self._find(index)
+        return replace(index, module, nodes, extract(index, module, nodes, named=False), self._label)
+
+    def hoist(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
+        """Moves nodes to the start of this part, with what they need; gives what was moved.
+
+        Raises:
+            IllegalMoveError: they need something that this part computes; nothing is changed.
+        """
+        index = self._view.index
+        own = self._some(index)
+        return self._moved(before(index, list(nodes), own[0], own))
+
+    def sink(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
+        """Moves nodes to the end of this part, with what needs them; gives what was moved.
+
+        Raises:
+            IllegalMoveError: this part needs one of them; nothing is changed.
+        """
+        index = self._view.index
+        own = self._some(index)
+        return self._moved(after(index, list(nodes), own[-1], own))
+
+    def _some(self, index: Index) -> list[fx.Node]:
+        nodes = self._find(index)
+        if not nodes:
+            raise EmptySelectionError(f"{self._label or 'this part'} has no nodes, so it has no start and no end")
+        return nodes
+
+    def _moved(self, nodes: list[fx.Node]) -> list[fx.Node]:
+        if isinstance(self._view.graph.owning_module, fx.GraphModule):
+            self._view.module.recompile()
+        return nodes
+
+    @property
+    def _label(self) -> str:
+        return ""
 
     def __contains__(self, node: object) -> bool:
         return node in self.nodes
@@ -154,6 +225,11 @@ class Region(Part):
     def backward_region(self) -> Region:
         """The backward nodes: the twin of a module's forward."""
         return self.backward
+
+    @property
+    def _label(self) -> str:
+        call = "" if self.call is None else f"_{self.call}"
+        return f"{self.path}{call}" + ("" if self.phase is None else f"_{self.phase.value}")
 
     def _inside(self, path: ModulePath) -> Region:
         return Region(self._view, path, None, self.phase)

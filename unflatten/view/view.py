@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,8 +12,10 @@ from torch.export import ExportedProgram
 
 from unflatten.errors import EmptySelectionError, ViewError
 from unflatten.paths import ROOT, Scope
+from unflatten.view.extracting import inline
 from unflatten.view.finding import conditions
 from unflatten.view.index import WORK, Index
+from unflatten.view.moving import after, before
 from unflatten.view.origins import write_origin
 from unflatten.view.region import Part, Region
 from unflatten.view.selecting import matching, unknown
@@ -213,6 +215,30 @@ class GraphView:
         node.meta.update({key: copy.copy(origin.meta[key]) for key in kept if key in origin.meta})
         write_origin(node, owner.scope, owner.phase)
         return node
+
+    def inline(self, call: fx.Node) -> list[fx.Node]:
+        """Puts the nodes of a called `GraphModule` in the place of the call: takes `outline` back.
+
+        Raises:
+            ViewError: the node calls no `GraphModule`.
+        """
+        return inline(self.module, call)
+
+    def move_before(self, nodes: Iterable[fx.Node], anchor: fx.Node) -> list[fx.Node]:
+        """Moves nodes to just before another, with what they need and is not early enough; gives what was moved.
+
+        Raises:
+            IllegalMoveError: something has to stay between them; nothing is changed.
+        """
+        return self.root._moved(before(self.index, list(nodes), anchor))
+
+    def move_after(self, nodes: Iterable[fx.Node], anchor: fx.Node) -> list[fx.Node]:
+        """Moves nodes to just after another, with what needs them and is not late enough; gives what was moved.
+
+        Raises:
+            IllegalMoveError: something has to stay between them; nothing is changed.
+        """
+        return self.root._moved(after(self.index, list(nodes), anchor))
 
     def __getitem__(self, key: str) -> Any:
         return self.root[key]
