@@ -35,15 +35,16 @@ class Constraints:
     after: dict[fx.Node, dict[fx.Node, str]] = field(default_factory=dict)
 
     @staticmethod
-    def of(index: Index, graph: fx.Graph) -> Constraints:
-        """Reads the constraints off a graph."""
+    def of(index: Index, graph: fx.Graph, *, collectives: bool = True) -> Constraints:
+        """Reads the constraints off a graph; with or without the order in which collectives start."""
         found = Constraints(index, {node: {} for node in index.nodes}, {node: {} for node in index.nodes})
         for node in index.nodes:
             for other in node.all_input_nodes:
                 found.add(other, node, "")
         found._keep_writes(Memory(graph, {}))
         found._keep_sequence(_has_sequence, "both have effects or draw random numbers")
-        found._keep_sequence(_is_collective(index), "all ranks have to start collectives in the same order")
+        if collectives:
+            found._keep_sequence(_is_collective(index), "all ranks have to start collectives in the same order")
         return found
 
     def add(self, first: fx.Node, second: fx.Node, why: str) -> None:

@@ -16,13 +16,13 @@ from unflatten.view.index import Index
 from unflatten.view.ports import Port
 
 
-def gather(index: Index, nodes: Sequence[fx.Node]) -> None:
+def gather(index: Index, nodes: Sequence[fx.Node], *, collectives: bool = True) -> None:
     """Moves what stands between nodes out of the way, so that they follow one another.
 
     Raises:
         IllegalMoveError: something has to run between them; nothing is changed.
     """
-    constraints = Constraints.of(index, index.nodes[0].graph)
+    constraints = Constraints.of(index, index.nodes[0].graph, collectives=collectives)
     inside = set(nodes)
     ordered = sorted(inside, key=index.position.__getitem__)
     first = ordered[0]

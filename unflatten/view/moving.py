@@ -18,7 +18,9 @@ from unflatten.view.index import Index
 _FIXED = ("placeholder", "get_attr", "output")
 
 
-def before(index: Index, nodes: Sequence[fx.Node], anchor: fx.Node, region: Sequence[fx.Node] = ()) -> list[fx.Node]:
+def before(
+    index: Index, nodes: Sequence[fx.Node], anchor: fx.Node, region: Sequence[fx.Node] = (), *, collectives: bool = True
+) -> list[fx.Node]:
     """Moves nodes to just before another one; gives those that were moved.
 
     Args:
@@ -26,11 +28,12 @@ def before(index: Index, nodes: Sequence[fx.Node], anchor: fx.Node, region: Sequ
         nodes: the nodes.
         anchor: the node to come before.
         region: nodes that have to stay where they are too.
+        collectives: whether these have to start in the order in which they do.
 
     Raises:
         IllegalMoveError: they can't come there; nothing is changed.
     """
-    constraints = _constraints(index, nodes)
+    constraints = _constraints(index, nodes, collectives=collectives)
     at = index.position[anchor]
     late = [node for node in nodes if index.position[node] > at]
     moved = constraints.needed(late, at)
@@ -46,13 +49,15 @@ def before(index: Index, nodes: Sequence[fx.Node], anchor: fx.Node, region: Sequ
     return order
 
 
-def after(index: Index, nodes: Sequence[fx.Node], anchor: fx.Node, region: Sequence[fx.Node] = ()) -> list[fx.Node]:
+def after(
+    index: Index, nodes: Sequence[fx.Node], anchor: fx.Node, region: Sequence[fx.Node] = (), *, collectives: bool = True
+) -> list[fx.Node]:
     """Moves nodes to just after another one; gives those that were moved.
 
     Raises:
         IllegalMoveError: they can't come there; nothing is changed.
     """
-    constraints = _constraints(index, nodes)
+    constraints = _constraints(index, nodes, collectives=collectives)
     at = index.position[anchor]
     early = [node for node in nodes if index.position[node] < at]
     moved = constraints.dependent(early, at)
@@ -68,13 +73,13 @@ def after(index: Index, nodes: Sequence[fx.Node], anchor: fx.Node, region: Seque
     return order
 
 
-def _constraints(index: Index, nodes: Sequence[fx.Node]) -> Constraints:
+def _constraints(index: Index, nodes: Sequence[fx.Node], *, collectives: bool) -> Constraints:
     for node in nodes:
         if node not in index.owners:
             raise ViewError(f"{node!s} is not a node of this graph")
         if node.op in _FIXED:
             raise IllegalMoveError(f"{node.name!r} is a {node.op} and computes nothing that could be moved")
-    return Constraints.of(index, index.nodes[0].graph)
+    return Constraints.of(index, index.nodes[0].graph, collectives=collectives)
 
 
 def _names(nodes: Sequence[fx.Node]) -> str:

@@ -9,6 +9,7 @@ from torch import fx
 
 from unflatten.errors import EmptySelectionError, UnknownPathError
 from unflatten.paths import ROOT, ModulePath
+from unflatten.view.bucketing import bucket
 from unflatten.view.extracting import extract, replace
 from unflatten.view.index import Index
 from unflatten.view.moving import after, before
@@ -99,25 +100,47 @@ class Part:
         nodes = self._find(index)
         return replace(index, module, nodes, extract(index, module, nodes, named=False), self._label)
 
-    def hoist(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
+    def hoist(self, nodes: Iterable[fx.Node], *, reorder_collectives: bool = False) -> list[fx.Node]:
         """Moves nodes to the start of this part, with what they need; gives what was moved.
+
+        With `reorder_collectives`, collectives may start in another order than now. Then the same has to be done on
+        all ranks.
 
         Raises:
             IllegalMoveError: they need something that this part computes; nothing is changed.
         """
         index = self._view.index
         own = self._some(index)
-        return self._moved(before(index, list(nodes), own[0], own))
+        return self._moved(before(index, list(nodes), own[0], own, collectives=not reorder_collectives))
 
-    def sink(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
+    def sink(self, nodes: Iterable[fx.Node], *, reorder_collectives: bool = False) -> list[fx.Node]:
         """Moves nodes to the end of this part, with what needs them; gives what was moved.
+
+        With `reorder_collectives`, collectives may start in another order than now. Then the same has to be done on
+        all ranks.
 
         Raises:
             IllegalMoveError: this part needs one of them; nothing is changed.
         """
         index = self._view.index
         own = self._some(index)
-        return self._moved(after(index, list(nodes), own[-1], own))
+        return self._moved(after(index, list(nodes), own[-1], own, collectives=not reorder_collectives))
+
+    def bucket(self, op: str | None = None) -> list[fx.Node]:
+        """Makes one collective of all equal ones of this part, on flattened tensors; gives the new ones.
+
+        Collectives are equal if operator, group, reduction, type, device and phase are. The same has to be done on all
+        ranks, since collectives start in another order than before.
+
+        Args:
+            op: `"all_gather_into_tensor"`, `"reduce_scatter_tensor"` or `"all_reduce"`; all three where None.
+
+        Raises:
+            EmptySelectionError: there is none.
+            IllegalMoveError: one needs the result of another; nothing is changed.
+        """
+        index = self._view.index
+        return bucket(index, self._view.module, [self._find(index)], op)
 
     def _some(self, index: Index) -> list[fx.Node]:
         nodes = self._find(index)

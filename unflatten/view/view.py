@@ -12,12 +12,13 @@ from torch.export import ExportedProgram
 
 from unflatten.errors import EmptySelectionError, ViewError
 from unflatten.paths import ROOT, Scope
+from unflatten.view.bucketing import bucket
 from unflatten.view.extracting import inline
 from unflatten.view.finding import conditions
 from unflatten.view.index import WORK, Index
 from unflatten.view.moving import after, before
 from unflatten.view.origins import write_origin
-from unflatten.view.region import Part, Region
+from unflatten.view.region import Part, Region, Regions
 from unflatten.view.selecting import matching, unknown
 from unflatten.view.values import Owner, Phase
 
@@ -223,6 +224,27 @@ class GraphView:
             ViewError: the node calls no `GraphModule`.
         """
         return inline(self.module, call)
+
+    def bucket(self, parts: Iterable[str | Part], op: str | None = None) -> list[fx.Node]:
+        """Makes one collective of all equal ones of each of some parts, as `Region.bucket` does.
+
+        Args:
+            parts: regions or patterns of paths; each region has buckets of its own.
+            op: one of the three operators; all where None.
+
+        Raises:
+            ViewError: a collective is in two of the parts; nothing is changed.
+            EmptySelectionError: there is none.
+        """
+        index = self.index
+        found = [each for part in parts for each in self._parts(part)]
+        return bucket(index, self.module, [part._find(index) for part in found], op)
+
+    def _parts(self, part: str | Part) -> list[Part]:
+        if isinstance(part, Part):
+            return [part]
+        found = self[part]
+        return list(found) if isinstance(found, Regions) else [found]
 
     def move_before(self, nodes: Iterable[fx.Node], anchor: fx.Node) -> list[fx.Node]:
         """Moves nodes to just before another, with what they need and is not early enough; gives what was moved.
