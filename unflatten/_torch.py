@@ -237,6 +237,13 @@ class Tracing:
         return last
 
 
+def traced_graph() -> torch.fx.Graph | None:
+    """The graph that `make_fx`, or what is built on it, writes at this moment (`get_proxy_mode`, 2.1)."""
+    tracer = getattr(_get_proxy_mode(), "tracer", None)
+    graph: torch.fx.Graph | None = getattr(tracer, "graph", None)
+    return graph
+
+
 def structure_text(value: object) -> str:
     """How a value nests, for messages."""
     return str(pytree.tree_structure(value)).replace("\n", "")

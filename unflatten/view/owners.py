@@ -136,7 +136,10 @@ def own_forward(draft: Draft) -> None:
     if bare:
         draft.holders = frozenset(ModulePath.parse(name).parent for name in draft.roles.names.values())
     of_parameters = _parameter_paths(draft, todo) if bare else {}
-    for node in todo:
+    if not bare and not draft.stacks.known[1:]:  # all calls were recorded, so the rest is outside of them
+        for node in todo:
+            draft.settle(node, (), Evidence.GUESS)
+    for node in [node for node in todo if node not in draft.scopes]:
         if node.target is operator.getitem and node.all_input_nodes and node.all_input_nodes[0] in draft.scopes:
             draft.settle(node, draft.scopes[node.all_input_nodes[0]], Evidence.DATAFLOW)
         elif node in of_parameters:

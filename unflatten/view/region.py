@@ -10,6 +10,7 @@ from torch import fx
 from unflatten.errors import EmptySelectionError, UnknownPathError
 from unflatten.paths import ROOT, ModulePath
 from unflatten.view.bucketing import bucket
+from unflatten.view.costs import Cost, Table, node_costs, table, total
 from unflatten.view.extracting import extract, replace
 from unflatten.view.index import Index
 from unflatten.view.moving import after, before
@@ -69,6 +70,17 @@ class Part:
         """Whether no path leaves the nodes and comes back; names the path if one does."""
         index = self._view.index
         return convexity_of(index, self._find(index))
+
+    def cost(self) -> Cost:
+        """Floating point operations and bytes, from the shapes in the graph.
+
+        Parameters count where the part is a region of a module.
+        """
+        index = self._view.index
+        return total(node_costs(index), [*self._find(index), *self._state()])
+
+    def _state(self) -> Iterable[fx.Node]:
+        return ()
 
     def extract(self) -> fx.GraphModule:
         """A fresh module of just these nodes, which runs alone.
@@ -243,6 +255,15 @@ class Region(Part):
         for path in matching(f"{self.path}.**" if self.path != ROOT else "**", index.children):
             found.update(index.state.get(path, {}))
         return found
+
+    def costs(self) -> Table:
+        """The costs of the module and all inside it as a table, equal siblings in one line."""
+        index = self._view.index
+        self._check(index)
+        return table(index, self.path)
+
+    def _state(self) -> Iterable[fx.Node]:
+        return self.parameters.values()
 
     @property
     def backward_region(self) -> Region:

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from unflatten.errors import EmptySelectionError, ViewError
 from unflatten.paths import ROOT, Scope
 from unflatten.view.bucketing import bucket
+from unflatten.view.comparing import Diff, compare
 from unflatten.view.extracting import inline
 from unflatten.view.finding import conditions
 from unflatten.view.index import WORK, Index
@@ -294,6 +295,11 @@ class GraphView:
 
     def __repr__(self) -> str:
         return repr(self.root)
+
+
+def diff(first: GraphView, second: GraphView) -> Diff:
+    """What the calls of two graphs do differently, by path, call, phase and operator."""
+    return compare(first.index, second.index)
 
 
 def _restored(
