@@ -58,9 +58,9 @@ def main() -> None:
     """Prints the table."""
     args = MODELS["transformer"]()[1]
     module = capturing.joint(capturing.by_dynamo(Transformer(LAYERS), args), args)
-    print("| nodes | torch: s | view: s | ratio | exponent | is it still so: s |")
+    print("| nodes | torch: s | view: s | ratio | exponent since the first | is it still so: s |")
     print("|---|---|---|---|---|---|")
-    last: tuple[int, float] | None = None
+    first: tuple[int, float] | None = None
     for copies in COPIES:
         graph = grown(module, copies)
         view = GraphView(graph)
@@ -69,8 +69,8 @@ def main() -> None:
             [lambda g=graph: make_graph_view(g), lambda g=graph: GraphView(g).index, lambda v=view: v.index]  # type: ignore[misc]
         )
         size = len(graph.nodes)
-        slope = "" if last is None else f"{math.log(ours / last[1]) / math.log(size / last[0]):.2f}"
-        last = (size, ours)
+        slope = "" if first is None else f"{math.log(ours / first[1]) / math.log(size / first[0]):.2f}"
+        first = first or (size, ours)
         print(f"| {size} | {theirs:.3f} | {ours:.3f} | {ours / theirs:.2f} | {slope} | {check:.4f} |", flush=True)
 
 

@@ -57,6 +57,21 @@ def test_joint_graphs(name: str, route: str) -> None:
     assert found.share == 1
 
 
+@pytest.mark.parametrize(("name", "share"), [("transformer", 0.8), ("resnet", 1), ("odd", 0.93)])
+def test_forward_stacks_alone(name: str, share: float) -> None:
+    model, args = MODELS[name]()
+    labelled = _with_truth(model, args)
+    module = capturing.traced(model, args, numbers=False)
+    found = score(_carried(labelled, module.graph), _owners(GraphView(module, list(dict(model.named_parameters())))))
+    assert found.wrong == ()
+    assert found.share >= share
+
+
+def _with_truth(model: nn.Module, args: Any) -> fx.GraphModule:
+    with Truth().write(model):
+        return capturing.traced(model, args)
+
+
 @pytest.mark.parametrize(("name", "share"), [("transformer", 0.76), ("resnet", 0.76), ("odd", 0.56)])
 def test_joint_graph_without_stacks(name: str, share: float) -> None:
     model, args = MODELS[name]()

@@ -21,21 +21,26 @@ def own_backward(draft: Draft) -> None:
         if result is not None:
             gradients.complete[node] = result
     numbers = _Numbers(draft)
-    late = []
+    late: list[fx.Node] = []
     for node in draft.nodes:
         if draft.phases[node] is not Phase.BACKWARD or node.op in ("placeholder", "output"):
             continue
         twins, sure = numbers.twins(node)
         gradients.twins[node] = twins
+        gradients.look(node)
         if node in draft.scopes:
             continue
         if node.meta.get("is_gradient_acc") or (not twins and gradients.is_sum(node)):
             _own_sum(draft, gradients, node)
         elif twins and sure:
             _own_by_number(draft, gradients, node)
-        elif not _own_by_dataflow(draft, gradients, node, twins):
+        elif (
+            node in gradients.sources
+            or not _own_by_dataflow(draft, gradients, node, twins)
+            or draft.evidence[node] is Evidence.GUESS
+        ):
             late.append(node)
-    _own_by_users(draft, late)
+    _own_by_users(draft, gradients, late)
 
 
 class _Numbers:
@@ -84,7 +89,7 @@ def _own_by_number(draft: Draft, gradients: Gradients, node: fx.Node) -> None:
     """Owns a node by the forward nodes of its number: those that share saved tensors with it, where they differ."""
     twins = gradients.twins[node]
     if len({draft.scopes[twin] for twin in twins}) > 1:
-        saved = [other for other in node.all_input_nodes if draft.phases[other] is not Phase.BACKWARD]
+        saved = gradients.saved(node)
         twins = gradients.twins[node] = _most_sharing(draft, gradients, list(twins), saved) or twins
     weak = any(draft.evidence[twin] is Evidence.GUESS for twin in twins)
     scope = enclosing(draft.scopes[twin] for twin in twins)
@@ -100,8 +105,8 @@ def _own_sum(draft: Draft, gradients: Gradients, node: fx.Node) -> None:
 
 def _own_by_dataflow(draft: Draft, gradients: Gradients, node: fx.Node, near: Sequence[fx.Node]) -> bool:
     """Owns a node by the gradient that it takes and the saved tensors that it uses."""
-    taken = [other for other in node.all_input_nodes if draft.phases[other] is Phase.BACKWARD]
-    saved = [other for other in node.all_input_nodes if draft.phases[other] is not Phase.BACKWARD]
+    taken = [other for other in node.all_input_nodes if gradients.is_gradient(other)]
+    saved = gradients.saved(node)
     if node.target is operator.getitem and taken:
         gradients.twins[node] = gradients.twins.get(taken[0], ())
         if taken[0] in draft.scopes:
@@ -120,7 +125,10 @@ def _own_by_dataflow(draft: Draft, gradients: Gradients, node: fx.Node, near: Se
 
 def _takers(draft: Draft, gradients: Gradients, taken: fx.Node) -> list[fx.Node]:
     """The forward operators in whose backward a gradient may be used: its own, or the one before that."""
-    found = [*gradients.whole(taken), *gradients.twins.get(taken, ())]
+    whole = (
+        other.all_input_nodes[0] if other.target is operator.getitem else other for other in gradients.whole(taken)
+    )
+    found = [*whole, *gradients.twins.get(taken, ())]
     return [other for other in found if other in draft.scopes and other.op not in ("placeholder", "get_attr")]
 
 
@@ -136,7 +144,7 @@ def _most_sharing(draft: Draft, gradients: Gradients, candidates: list[fx.Node],
         )
     wanted = set(saved)
     counts = {
-        candidate: sum(other in wanted for other in {candidate, *candidate.all_input_nodes})
+        candidate: sum(other in wanted for other in gradients.around(candidate))
         for candidate in candidates
         if candidate.op not in ("placeholder", "get_attr")
     }
@@ -144,8 +152,22 @@ def _most_sharing(draft: Draft, gradients: Gradients, candidates: list[fx.Node],
     return [candidate for candidate, count in counts.items() if count == most] if most else []
 
 
-def _own_by_users(draft: Draft, late: Sequence[fx.Node]) -> None:
-    """Owns what no gradient reaches by what uses it in the backward."""
+def _own_by_users(draft: Draft, gradients: Gradients, late: Sequence[fx.Node]) -> None:
+    """Owns what no gradient reaches, and what may belong to several operators, by what uses it in the backward."""
     for node in reversed(late):
-        scopes = [draft.scopes[user] for user in node.users if user in draft.scopes and user.op != "output"]
-        draft.settle(node, enclosing(scopes) if scopes else (), Evidence.GUESS)
+        users = [user for user in node.users if user.op != "output"]
+        scopes = [draft.scopes[user] for user in users if user in draft.scopes]
+        twins = gradients.twins.get(node, ())
+        wanted = {twin for user in users for twin in gradients.twins.get(user, ())}
+        inner = [twin for twin in twins if twin in wanted and not gradients.may_enter(node, twin)]
+        ends = [twin for twin in twins if len(users) < len(node.users) and gradients.ends(node, twin)]
+        fitting = inner or ends
+        if fitting:
+            gradients.twins[node] = fitting
+            scopes = [draft.scopes[twin] for twin in fitting]
+        elif node in draft.scopes:
+            continue
+        elif node in gradients.sources:
+            gradients.twins[node] = list(wanted)
+        sure = fitting and len(set(scopes)) == 1
+        draft.settle(node, enclosing(scopes) if scopes else (), Evidence.DATAFLOW if sure else Evidence.GUESS)

@@ -8,6 +8,7 @@ gradients of.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from torch import fx
 
 from unflatten.paths import Scope
 from unflatten.view.owners import Draft, enclosing
+from unflatten.view.phases import is_gradient_of_loss
 from unflatten.view.values import Phase
 
 _aten = torch.ops.aten
@@ -24,6 +26,7 @@ _HANDS_ON = {_aten.add.Tensor, _aten.add_.Tensor, _aten.alias.default}
 _HANDS_ON_FIRST = {_aten.sub.Tensor}
 _SUMS = {_aten.add.Tensor, _aten.add_.Tensor}
 _NO_GRADIENT = {_aten.detach.default}
+_PARTS = {*_NO_GRADIENT, operator.getitem}
 _FAR = 32
 """How many sums a gradient is followed through: a bound on the time for each node."""
 
@@ -36,13 +39,53 @@ class Gradients:
         draft: the owners.
         twins: the forward operators that a backward node may belong to.
         complete: nodes that are all of the gradient of a tensor, with that.
+        sources: backward nodes that no gradient reaches, with the forward tensors that they are made from.
     """
 
     draft: Draft
     twins: dict[fx.Node, Sequence[fx.Node]] = field(default_factory=dict)
     complete: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    sources: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
     _users: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
     _shapes: dict[fx.Node, Any] = field(default_factory=dict)
+
+    def look(self, node: fx.Node) -> None:
+        """Notes whether a node has to do with gradients at all, or is the gradient of a loss."""
+        inputs = node.all_input_nodes
+        if is_gradient_of_loss(node, self.draft.roles):
+            self.complete.update({node: inputs[0]} if inputs else {})
+        elif not any(self.is_gradient(other) for other in inputs):
+            self.sources[node] = self.saved(node)
+
+    def is_gradient(self, node: fx.Node) -> bool:
+        """Whether a backward node was made from a gradient."""
+        return self.draft.phases[node] is Phase.BACKWARD and node not in self.sources
+
+    def saved(self, node: fx.Node) -> list[fx.Node]:
+        """The forward tensors that a backward node uses, transposed ones and the like too."""
+        found: dict[fx.Node, None] = {}
+        for other in node.all_input_nodes:
+            if self.draft.phases[other] is not Phase.BACKWARD:
+                found[other] = None
+            else:
+                found.update(dict.fromkeys(self.sources.get(other, ())))
+        return list(found)[:_FAR]
+
+    @staticmethod
+    def around(node: fx.Node) -> set[fx.Node]:
+        """What an operator may save: what it takes and gives."""
+        parts = (user for user in node.users if user.target in _PARTS)
+        return {node, *node.all_input_nodes, *parts}
+
+    def may_enter(self, node: fx.Node, twin: fx.Node) -> bool:
+        """Whether a node may be the gradient of what an operator gives, made before its own backward begins."""
+        shape = self._shape(twin)
+        return shape is None or shape == self._shape(node)
+
+    def ends(self, node: fx.Node, twin: fx.Node) -> bool:
+        """Whether a node may be the gradient of an input of the graph, for an operator that takes that."""
+        inputs = (other for other in twin.all_input_nodes if other.op == "placeholder")
+        return any(self._same_shape(other, node) for other in inputs)
 
     def users(self, node: fx.Node) -> list[fx.Node]:
         """The forward operators that a tensor is differentiated through."""

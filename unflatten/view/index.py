@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from unflatten.view.values import Kind, Owner, Phase
 WORK = (Kind.COMPUTE, Kind.ACCUMULATION, Kind.COLLECTIVE)
 """The kinds of nodes that regions are made of."""
 
-_state_of = operator.attrgetter("op", "target", "args", "kwargs")
+_FACTS = [operator.attrgetter(name) for name in ("op", "target", "args", "kwargs")]
 
 
 @dataclass(eq=False, slots=True)
@@ -75,14 +75,25 @@ class Index:
 
     def _group(self) -> None:
         known: dict[ModulePath, None] = {ROOT: None}
+        grouped: dict[int, list[fx.Node]] = {}
         for node in self.nodes:
             owner = self.owners[node]
-            if owner.kind in WORK:
-                self.groups.setdefault((id(owner.scope), owner.phase), []).append(node)
+            if id(owner) in grouped:
+                grouped[id(owner)].append(node)
+            elif owner.kind in WORK:
+                grouped[id(owner)] = [node]
                 self._scopes[id(owner.scope)] = owner.scope
             elif node in self.roles.names:
                 self.state.setdefault(owner.path, {})[self.roles.names[node]] = node
                 known.setdefault(owner.path)
+        for nodes in grouped.values():
+            owner = self.owners[nodes[0]]
+            self.groups.setdefault((id(owner.scope), owner.phase), []).extend(nodes)
+        self._place(known)
+        self._link(known)
+
+    def _place(self, known: dict[ModulePath, None]) -> None:
+        """Notes the calls and classes of modules, and which scopes are in which."""
         calls: dict[ModulePath, set[int]] = {}
         for number, scope in self._scopes.items():
             around: dict[ModulePath, None] = {ROOT: None}
@@ -90,17 +101,11 @@ class Index:
                 calls.setdefault(call.path, set()).add(call.index)
                 if call.type_name:
                     self.types.setdefault(call.path, call.type_name)
-                names = call.path.names
-                for size in range(len(names), 0, -1):
-                    path = ModulePath(names[:size])
-                    if path in around:
-                        break
-                    around[path] = None
+                around.update(dict.fromkeys(_up(call.path, around)))
             for path in around:
                 self._inside.setdefault(path, []).append(number)
             known.update(around)
         self.calls = {path: sorted(found) for path, found in calls.items()}
-        self._link(known)
 
     def _link(self, known: Iterable[ModulePath]) -> None:
         children: dict[ModulePath, set[str]] = {ROOT: set()}
@@ -134,9 +139,17 @@ class Index:
         return sum(len(self.groups.get((number, phase), ())) for number in self._inside.get(path, ()))
 
 
+def _up(path: ModulePath, known: Mapping[ModulePath, None]) -> Iterator[ModulePath]:
+    """A path and those that hold it, up to the first that is known."""
+    while path not in known:
+        yield path
+        path = path.parent
+
+
 def _state(nodes: Sequence[fx.Node]) -> list[Any]:
-    stacks = [(node.meta.get(STACK), node.meta.get(FORWARD_STACK), node.meta.get(KEY)) for node in nodes]
-    return [list(map(_state_of, nodes)), stacks]
+    # Lists of what is there already: new containers for each node would keep the garbage collector busy.
+    facts = [list(map(fact, nodes)) for fact in _FACTS]
+    return [*facts, *([node.meta.get(key) for node in nodes] for key in (STACK, FORWARD_STACK, KEY))]
 
 
 def natural(name: str) -> tuple[int, int, str]:

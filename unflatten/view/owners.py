@@ -71,10 +71,11 @@ class Draft:
             if id(scope) not in same:  # hashing a scope takes longer than all else here
                 same[id(scope)] = scopes.setdefault(scope, scope)
             scope, path = same[id(scope)], self.paths.get(node)
-            key = (id(scope), path, self.phases[node], self.kinds[node], evidence)
+            phase, kind = self.phases[node], self.kinds[node]
+            key = (id(scope), id(path), id(phase), id(kind), id(evidence))
             if key not in made:
                 place = (scope[-1].path if scope else ROOT) if path is None else path
-                made[key] = Owner(scope, place, self.phases[node], self.kinds[node], evidence)
+                made[key] = Owner(scope, place, phase, kind, evidence)
             found[node] = made[key]
         return found
 

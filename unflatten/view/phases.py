@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from unflatten.view.origins import KEY
 from unflatten.view.roles import Roles
 from unflatten.view.stacks import FORWARD_STACK, STACK
 from unflatten.view.values import Kind, Phase
@@ -37,6 +38,8 @@ def phases_of(nodes: Sequence[fx.Node], roles: Roles) -> tuple[dict[fx.Node, Pha
             phases[node] = Phase.FORWARD
         elif node in again:
             phases[node] = Phase.RECOMPUTE
+        elif KEY in node.meta:  # a recorded call of the forward, unless the record itself tells another phase
+            phases[node] = Phase.FORWARD
         elif tagged:
             phases[node] = _by_tags(node, backward_only=backward_only)
         elif after and (again or not (stacked and node.meta.get(STACK))):
@@ -58,7 +61,7 @@ def _by_tags(node: fx.Node, *, backward_only: bool) -> Phase:
 
 def _after_seeds(nodes: Sequence[fx.Node], roles: Roles) -> set[fx.Node]:
     """What is made from a tangent, or from the gradient 1 of a loss; tangents are not in it."""
-    seeds = set(roles.tangents) or {node for node in nodes if _is_gradient_of_loss(node, roles)}
+    seeds = set(roles.tangents) or {node for node in nodes if is_gradient_of_loss(node, roles)}
     after = {node for node in seeds if node.op == "call_function"}
     for node in nodes:
         if node.op != "output" and any(other in after or other in seeds for other in node.all_input_nodes):
@@ -66,7 +69,7 @@ def _after_seeds(nodes: Sequence[fx.Node], roles: Roles) -> set[fx.Node]:
     return after
 
 
-def _is_gradient_of_loss(node: fx.Node, roles: Roles) -> bool:
+def is_gradient_of_loss(node: fx.Node, roles: Roles) -> bool:
     """Whether a node makes the number 1 that a loss has as its gradient."""
     if node.target not in _ONES:
         return False

@@ -28,7 +28,9 @@ class StackReader:
     """
 
     def __init__(self, nodes: Iterable[fx.Node]) -> None:
-        self._scopes: dict[Any, Scope | None] = {}
+        # By identity: the nodes keep their stacks, and a stack takes longer to hash than all else here.
+        self._scopes: dict[int, Scope | None] = {}
+        same: dict[int, Any] = {}
         known: dict[ModulePath, None] = {ROOT: None}
         seen: set[str] = set()
         stacks: dict[Any, Mapping[Any, Any]] = {}
@@ -36,7 +38,8 @@ class StackReader:
             for key in (STACK, FORWARD_STACK):
                 stack = node.meta.get(key)
                 if stack and isinstance(stack, Mapping):
-                    stacks.setdefault(_key(stack), stack)
+                    spelled = same[id(stack)] = _key(stack)
+                    stacks.setdefault(spelled, stack)
         for stack in stacks.values():
             for value in stack.values():
                 if isinstance(value, tuple | list) and value and isinstance(value[0], str) and value[0] not in seen:
@@ -46,8 +49,8 @@ class StackReader:
                         known.setdefault(ModulePath(names[:size]))
         self.known = tuple(known)
         self._reader = ScopeReader(known, {})
-        for key, stack in stacks.items():
-            self._scopes[key] = self._read(stack)
+        scopes = {spelled: self._read(stack) for spelled, stack in stacks.items()}
+        self._scopes = {number: scopes[spelled] for number, spelled in same.items()}
 
     @property
     def root_type(self) -> str:
@@ -57,7 +60,7 @@ class StackReader:
     def read(self, node: fx.Node, key: str = STACK) -> Scope | None:
         """The scope that a node's stack tells; None if it has none, `()` if that is empty of modules."""
         stack = node.meta.get(key)
-        return self._scopes.get(_key(stack)) if stack and isinstance(stack, Mapping) else None
+        return self._scopes.get(id(stack)) if stack else None
 
     def _read(self, stack: Mapping[Any, Any]) -> Scope | None:
         plain = {
