@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 WIDTH = 8
@@ -124,4 +123,4 @@ class Trained(nn.Module):
         self.model = model
 
     def forward(self, *args: Tensor) -> Tensor:
-        return F.mse_loss(self.model(*args), torch.zeros(()))
+        return self.model(*args).square().mean()

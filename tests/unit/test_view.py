@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from tests.support import capturing
 from tests.support.trainable import MODELS, Transformer
 from unflatten import GraphView
-from unflatten.errors import EmptySelectionError, UnknownPathError, ViewError
+from unflatten.errors import EmptySelectionError, IllegalMoveError, UnknownPathError, ViewError
 from unflatten.view.region import Region, Regions
 from unflatten.view.values import Phase
 
@@ -262,8 +262,29 @@ def test_mutations_are_outputs() -> None:
 def test_other_things_are_refused(view: GraphView) -> None:
     with pytest.raises(TypeError, match="not of a Linear"):
         GraphView(nn.Linear(1, 1))  # type: ignore[arg-type]
+    with pytest.raises(ViewError, match="'backwards' is no phase: forward, backward, recompute are"):
+        view.find(phase="backwards")
     with pytest.raises(ViewError, match="nothing is not a node"):
         view.owner("nothing")
+
+
+@pytest.mark.parametrize("depth", [300])
+def test_deep_and_long_graphs(depth: int) -> None:
+    graph = fx.Graph()
+    value = graph.placeholder("x")
+    for at in range(depth):
+        value = graph.call_function(torch.ops.aten.neg.default, (value,))
+        path = ".".join("a" * (at + 1))
+        value.meta["nn_module_stack"] = {path: (path, "m.A")}
+    for _ in range(20_000):
+        value = graph.call_function(torch.ops.aten.neg.default, (value,))
+        value.meta["nn_module_stack"] = {"b": ("b", "m.B")}
+    graph.output(value)
+    view = GraphView(graph)
+    assert len(repr(view).splitlines()) == 2 * depth + 2
+    assert (len(view.a.nodes), len(view.b.nodes)) == (depth, 20_000)
+    with pytest.raises(IllegalMoveError, match=r"neg_default_\d+ -> \.\.\. 19992 more \.\.\. -> "):
+        view.move_before([view.b.nodes[-1]], view.b.nodes[0])
 
 
 def test_saved_and_loaded(tmp_path: Any) -> None:

@@ -105,6 +105,22 @@ def test_every_node_has_an_owner(capture: Callable[..., Any]) -> None:
     assert set(view.root.nodes) >= set(work)
 
 
+@pytest.mark.parametrize(("name", "exact"), [("transformer", 0.9), ("resnet", 0.8)])
+def test_a_joint_program_takes_the_calls_from_its_forward(name: str, exact: float) -> None:
+    model, args = MODELS[name]()
+    trained = Trained(model)
+    program = torch.export.export(trained, args)
+    joint = capturing.forward_backward(trained, args)
+    view = GraphView(joint, forward=program)
+    told = [view.owner(node).evidence for node in view.forward.nodes]
+    assert told.count(Evidence.GUESS) == 0
+    assert told.count(Evidence.STACK) >= exact * len(told)
+    forward = GraphView(program.run_decompositions())
+    for node in forward.root.nodes:
+        assert forward.owner(node).path.is_within(view.owner(node.name).path)
+    assert view.root.backward.nodes
+
+
 def test_phases_follow_the_dataflow_from_tangents() -> None:
     model, args = MODELS["transformer"]()
     graphs = capturing.compiled(model, args)

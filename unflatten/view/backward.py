@@ -20,27 +20,33 @@ def own_backward(draft: Draft) -> None:
     for node, result in draft.roles.tangents.items():
         if result is not None:
             gradients.complete[node] = result
-    numbers = _Numbers(draft)
+    unsure = _find_twins(draft, gradients)
+    told = all(node in draft.scopes or node.meta.get("is_gradient_acc") for node in unsure)
     late: list[fx.Node] = []
-    for node in draft.nodes:
-        if draft.phases[node] is not Phase.BACKWARD or node.op in ("placeholder", "output"):
-            continue
-        twins, sure = numbers.twins(node)
-        gradients.twins[node] = twins
-        gradients.look(node)
+    for node, twins in list(gradients.twins.items()):
+        if not told:  # where metadata tells all of it, there is no need to look at the gradients
+            gradients.look(node)
         if node in draft.scopes:
             continue
         if node.meta.get("is_gradient_acc") or (not twins and gradients.is_sum(node)):
             _own_sum(draft, gradients, node)
-        elif twins and sure:
+        elif twins and node not in unsure:
             _own_by_number(draft, gradients, node)
-        elif (
-            node in gradients.sources
-            or not _own_by_dataflow(draft, gradients, node, twins)
-            or draft.evidence[node] is Evidence.GUESS
-        ):
+        elif node in gradients.sources or not _own_by_dataflow(draft, gradients, node, twins):
             late.append(node)
     _own_by_users(draft, gradients, late)
+
+
+def _find_twins(draft: Draft, gradients: Gradients) -> set[fx.Node]:
+    """Notes the forward nodes with the numbers of backward nodes; gives those for which that is not sure."""
+    numbers = _Numbers(draft)
+    unsure = set()
+    for node in draft.nodes:
+        if draft.phases[node] is Phase.BACKWARD and node.op not in ("placeholder", "output"):
+            gradients.twins[node], sure = numbers.twins(node)
+            if not sure:
+                unsure.add(node)
+    return unsure
 
 
 class _Numbers:
@@ -104,7 +110,7 @@ def _own_sum(draft: Draft, gradients: Gradients, node: fx.Node) -> None:
 
 
 def _own_by_dataflow(draft: Draft, gradients: Gradients, node: fx.Node, near: Sequence[fx.Node]) -> bool:
-    """Owns a node by the gradient that it takes and the saved tensors that it uses."""
+    """Owns a node by the gradient that it takes and the saved tensors that it uses; gives whether that is sure."""
     taken = [other for other in node.all_input_nodes if gradients.is_gradient(other)]
     saved = gradients.saved(node)
     if node.target is operator.getitem and taken:
@@ -120,7 +126,7 @@ def _own_by_dataflow(draft: Draft, gradients: Gradients, node: fx.Node, near: Se
     gradients.twins[node] = found
     scopes = {draft.scopes[other] for other in found}
     draft.settle(node, enclosing(scopes), Evidence.DATAFLOW if len(scopes) == 1 else Evidence.GUESS)
-    return True
+    return len(scopes) == 1
 
 
 def _takers(draft: Draft, gradients: Gradients, taken: fx.Node) -> list[fx.Node]:

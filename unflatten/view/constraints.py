@@ -17,6 +17,7 @@ from unflatten.rewrite.memory import Memory, has_effect
 from unflatten.view.index import Index
 from unflatten.view.values import Kind
 
+_SHOWN = 8
 _PURE_OF_COLLECTIVES = {"wait_tensor"}
 
 
@@ -127,6 +128,9 @@ class Constraints:
         for first, second in itertools.pairwise(chain):
             why = self.before[second][first]
             texts.append(f"{second.name} ({why})" if why else second.name)
+        if len(texts) > _SHOWN:
+            half = _SHOWN // 2
+            texts[half:-half] = [f"... {len(texts) - 2 * half} more ..."]
         return " -> ".join(texts)
 
 

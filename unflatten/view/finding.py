@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import fx
 
+from unflatten.errors import ViewError
 from unflatten.paths import ROOT
 from unflatten.view.index import Index
 from unflatten.view.selecting import matching
@@ -29,7 +30,10 @@ def conditions(index: Index, *, path: str | None, cls: Any, op: Any, annotation:
         wanted = annotation if isinstance(annotation, Mapping) else {annotation: ...}
         found.append(lambda node: _is_annotated(node, wanted))
     if phase is not None:
-        meant = phase if isinstance(phase, Phase) else Phase(phase)
+        known = {each.value: each for each in Phase}
+        if phase not in known and not isinstance(phase, Phase):
+            raise ViewError(f"{phase!r} is no phase: {', '.join(known)} are")
+        meant = known.get(phase, phase)
         found.append(lambda node: index.owners[node].phase is meant)
     return found
 

@@ -53,7 +53,8 @@ class Gradients:
         """Notes whether a node has to do with gradients at all, or is the gradient of a loss."""
         inputs = node.all_input_nodes
         if is_gradient_of_loss(node, self.draft.roles):
-            self.complete.update({node: inputs[0]} if inputs else {})
+            loss = inputs[0] if inputs else self.draft.roles.loss
+            self.complete.update({node: loss} if loss is not None else {})
         elif not any(self.is_gradient(other) for other in inputs):
             self.sources[node] = self.saved(node)
 

@@ -12,8 +12,9 @@ from torch.export import ExportedProgram
 
 from unflatten.paths import ROOT, ModulePath, Scope
 from unflatten.view.backward import own_backward
+from unflatten.view.carrying import carry
 from unflatten.view.origins import KEY
-from unflatten.view.owners import begin, own_forward, own_inputs
+from unflatten.view.owners import Draft, begin, own_forward, own_inputs
 from unflatten.view.roles import Roles, read_roles
 from unflatten.view.stacks import FORWARD_STACK, STACK
 from unflatten.view.values import Kind, Owner, Phase
@@ -54,11 +55,18 @@ class Index:
     _seen: list[Any] = field(default_factory=list)
 
     @staticmethod
-    def of(graph: fx.Graph, program: ExportedProgram | None, named: Mapping[str, str] | Sequence[str]) -> Index:
-        """Reads a graph, in linear time."""
+    def of(
+        graph: fx.Graph,
+        program: ExportedProgram | None,
+        named: Mapping[str, str] | Sequence[str],
+        forward: ExportedProgram | None = None,
+    ) -> Index:
+        """Reads a graph, in linear time; `forward` is a program of its forward that knows the calls."""
         nodes = list(graph.nodes)
         roles = read_roles(graph, program, named)
         draft = begin(nodes, roles)
+        if forward is not None:
+            carry(draft, _told(forward), _told(forward.run_decompositions()))
         own_forward(draft)
         own_backward(draft)
         own_inputs(draft)
@@ -137,6 +145,12 @@ class Index:
     def count(self, path: ModulePath, phase: Phase) -> int:
         """How many nodes a module and all inside it have."""
         return sum(len(self.groups.get((number, phase), ())) for number in self._inside.get(path, ()))
+
+
+def _told(program: ExportedProgram) -> Draft:
+    """What the metadata of a program tells."""
+    nodes = list(program.graph.nodes)
+    return begin(nodes, read_roles(program.graph, program, ()))
 
 
 def _up(path: ModulePath, known: Mapping[ModulePath, None]) -> Iterator[ModulePath]:

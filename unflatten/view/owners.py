@@ -137,14 +137,15 @@ def own_forward(draft: Draft) -> None:
     if bare:
         draft.holders = frozenset(ModulePath.parse(name).parent for name in draft.roles.names.values())
     of_parameters = _parameter_paths(draft, todo) if bare else {}
-    if not bare and not draft.stacks.known[1:]:  # all calls were recorded, so the rest is outside of them
-        for node in todo:
-            draft.settle(node, (), Evidence.GUESS)
-    for node in [node for node in todo if node not in draft.scopes]:
+    for node in todo:
         if node.target is operator.getitem and node.all_input_nodes and node.all_input_nodes[0] in draft.scopes:
             draft.settle(node, draft.scopes[node.all_input_nodes[0]], Evidence.DATAFLOW)
         elif node in of_parameters:
             draft.settle(node, _scope_of(common_path(of_parameters[node])), Evidence.DATAFLOW)
+    if not bare and not draft.stacks.known[1:]:  # all calls were recorded, so the rest is outside of them
+        for node in todo:
+            if node not in draft.scopes:
+                draft.settle(node, (), Evidence.GUESS)
     spread(draft, [node for node in todo if node not in draft.scopes and node not in draft.again], bare=bare)
     for node, first in draft.again.items():
         draft.settle(node, draft.scopes.get(first, ()), draft.evidence.get(first, Evidence.GUESS))

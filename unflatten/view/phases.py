@@ -6,12 +6,13 @@ The rest feeds the backward alone: tags tell, or its stack, or its being a copy 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import fx
 
+from unflatten.view.numbering import numbered
 from unflatten.view.origins import KEY
 from unflatten.view.roles import Roles
 from unflatten.view.stacks import FORWARD_STACK, STACK
@@ -36,6 +37,8 @@ def phases_of(nodes: Sequence[fx.Node], roles: Roles) -> tuple[dict[fx.Node, Pha
             phases[node] = Phase.BACKWARD
         elif node.op in ("placeholder", "get_attr", "output") or (node in needed and not backward_only):
             phases[node] = Phase.FORWARD
+        elif node.target is operator.getitem and node.all_input_nodes:
+            phases[node] = phases[node.all_input_nodes[0]]
         elif node in again:
             phases[node] = Phase.RECOMPUTE
         elif KEY in node.meta:  # a recorded call of the forward, unless the record itself tells another phase
@@ -94,17 +97,9 @@ def _needed_by_forward(nodes: Sequence[fx.Node], roles: Roles, after: set[fx.Nod
 
 def _repeated(nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node]) -> dict[fx.Node, fx.Node]:
     """Nodes for the backward alone that compute what a node of the forward does, from equal inputs; with that."""
-    numbers: dict[fx.Node, int] = {}
-    known: dict[Any, int] = {}
+    numbers = numbered((node for node in nodes if node not in after), {}, lambda node: node)
     forward: dict[int, fx.Node] = {}
-    for node in nodes:
-        if node in after:
-            continue
-        key: Any = node
-        if node.op == "call_function":
-            arguments = fx.map_arg((node.args, node.kwargs), lambda other: ("a value", numbers.get(other)))
-            key = (node.target, repr(arguments))
-        numbers[node] = known.setdefault(key, len(known))
+    for node in numbers:
         if node in needed:
             forward.setdefault(numbers[node], node)
     made = (node for node in nodes if node.op == "call_function" and node in numbers and node not in needed)

@@ -29,6 +29,7 @@ class Roles:
         names: the fully qualified names of parameters, buffers and constants.
         tangents: each tangent with the result of the forward that it is the gradient of, None if not known.
         gradients: nodes that are the whole gradient of an input, with that input.
+        loss: the loss, where a signature tells it.
         results: what the graph returns, each node once.
         mutations: returned nodes that are the new values of buffers or inputs.
         saved: returned nodes that are kept for another graph, which is the backward.
@@ -38,6 +39,7 @@ class Roles:
     names: dict[fx.Node, str] = field(default_factory=dict)
     tangents: dict[fx.Node, fx.Node | None] = field(default_factory=dict)
     gradients: dict[fx.Node, fx.Node] = field(default_factory=dict)
+    loss: fx.Node | None = None
     results: tuple[fx.Node, ...] = ()
     mutations: frozenset[fx.Node] = frozenset()
     saved: frozenset[fx.Node] = frozenset()
@@ -99,6 +101,8 @@ def _read_signature(
             continue
         if result.kind is OutputKind.GRADIENT_TO_PARAMETER and result.target in by_name:
             roles.gradients[value] = by_name[result.target]
+        elif result.kind is OutputKind.LOSS_OUTPUT:
+            roles.loss = value
         elif result.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
             written.add(value)
     roles.mutations = frozenset(written)

@@ -44,9 +44,12 @@ class StackReader:
             for value in stack.values():
                 if isinstance(value, tuple | list) and value and isinstance(value[0], str) and value[0] not in seen:
                     seen.add(value[0])
-                    names = names_of(_VARIABLE.sub("L['self']", value[0]))
-                    for size in range(1, len(names) + 1):
-                        known.setdefault(ModulePath(names[:size]))
+                    path = ModulePath(names_of(_VARIABLE.sub("L['self']", value[0])))
+                    above = []
+                    while path not in known:
+                        above.append(path)
+                        path = path.parent
+                    known.update(dict.fromkeys(reversed(above)))
         self.known = tuple(known)
         self._reader = ScopeReader(known, {})
         scopes = {spelled: self._read(stack) for spelled, stack in stacks.items()}

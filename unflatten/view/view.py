@@ -53,6 +53,7 @@ class GraphView:
         where: a graph, the module that holds it, or an exported program, a joint one too.
         parameters: the full names of parameters and buffers among the graph's placeholders, where nothing in the graph
             tells them: by placeholder name, or in the order of the placeholders.
+        forward: the program that a joint one was made from, where that lost the module stacks.
 
     Example:
         >>> import torch
@@ -65,12 +66,18 @@ class GraphView:
         )
     """
 
-    def __init__(self, where: Where, parameters: Mapping[str, str] | Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        where: Where,
+        parameters: Mapping[str, str] | Sequence[str] = (),
+        *,
+        forward: ExportedProgram | None = None,
+    ) -> None:
         if not isinstance(where, fx.Graph | fx.GraphModule | ExportedProgram):
             raise TypeError(
                 f"a view is of a torch.fx graph, a GraphModule or an ExportedProgram, not of a {type(where).__name__}"
             )
-        self._where, self._parameters = where, parameters
+        self._where, self._parameters, self._forward = where, parameters, forward
         self._index: Index | None = None
         self._settled = 0
 
@@ -97,7 +104,7 @@ class GraphView:
         """What is known of the graph as it now is."""
         if self._index is None or not (self._settled or self._index.is_of(self.graph)):
             program = self._where if isinstance(self._where, ExportedProgram) else None
-            self._index = Index.of(self.graph, program, self._parameters)
+            self._index = Index.of(self.graph, program, self._parameters, self._forward)
         return self._index
 
     @contextmanager
@@ -276,10 +283,11 @@ class GraphView:
         return sorted({*super().__dir__(), *dir(self.root)})
 
     def __copy__(self) -> GraphView:
-        return GraphView(self._where, self._parameters)
+        return GraphView(self._where, self._parameters, forward=self._forward)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphView:
-        return GraphView(copy.deepcopy(self._where, memo), copy.deepcopy(self._parameters, memo))
+        where, parameters = copy.deepcopy((self._where, self._parameters), memo)
+        return GraphView(where, parameters, forward=self._forward)
 
     def __reduce__(self) -> Any:
         if not isinstance(self._where, fx.GraphModule):
