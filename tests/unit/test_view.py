@@ -173,12 +173,13 @@ def test_calls_are_apart() -> None:
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-def test_forward_calls_are_convex(name: str) -> None:
+def test_calls_are_convex(name: str) -> None:
     model, args = MODELS[name]()
     view = GraphView(capturing.joint(capturing.by_dynamo(model, args), args))
     with view.unchanging():
         calls = [call for path in view.index.children for call in view[str(path)].calls]
         assert [call for call in calls if not call.forward.convexity] == []
+        assert [call for call in calls if not call.backward.convexity] == []
         assert len(calls) == {"transformer": 27, "resnet": 17, "odd": 12}[name]
 
 
@@ -213,6 +214,22 @@ def test_a_path_that_went_away_is_refused() -> None:
     program.graph.erase_node(node)
     with pytest.raises(UnknownPathError, match="no module '1'"):
         _ = region.nodes
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_nodes_of_a_module_with_two_names_are_there_once(strict: bool) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one = self.other = nn.Sequential(nn.Linear(2, 2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.other(self.one(x))
+
+    view = GraphView(torch.export.export(Two(), (torch.ones(1, 2),), strict=strict))
+    linears = view.find(op="linear")
+    assert len(linears) == len(set(linears)) == 2
+    assert view["*"].nodes == view.root.nodes == linears
 
 
 def test_partition() -> None:

@@ -146,9 +146,14 @@ def test_placeholders_tangents_sums_and_outputs_have_owners() -> None:
     assert {owner.evidence for owner in sums} == {Evidence.DATAFLOW}
 
 
-def test_a_wrong_order_of_nodes_changes_no_owner() -> None:
-    model, args = MODELS["odd"]()
-    module = capturing.joint(capturing.by_dynamo(model, args), args)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("stacks_alone", [False, True])
+def test_another_order_of_nodes_changes_no_owner(name: str, *, stacks_alone: bool) -> None:
+    model, args = MODELS[name]()
+    if stacks_alone:
+        module = capturing.traced(model, args, numbers=False)
+    else:
+        module = capturing.joint(capturing.by_dynamo(model, args), args)
     before = {node.name: owner for node, owner in GraphView(module).index.owners.items()}
     ready: list[fx.Node] = []
     waiting = {node: len(node.all_input_nodes) for node in module.graph.nodes}

@@ -164,7 +164,7 @@ def _own_by_users(draft: Draft, gradients: Gradients, late: Sequence[fx.Node]) -
         users = [user for user in node.users if user.op != "output"]
         scopes = [draft.scopes[user] for user in users if user in draft.scopes]
         twins = gradients.twins.get(node, ())
-        wanted = {twin for user in users for twin in gradients.twins.get(user, ())}
+        wanted = dict.fromkeys(twin for user in users for twin in gradients.twins.get(user, ()))
         inner = [twin for twin in twins if twin in wanted and not gradients.may_enter(node, twin)]
         ends = [twin for twin in twins if len(users) < len(node.users) and gradients.ends(node, twin)]
         fitting = inner or ends

@@ -63,8 +63,9 @@ class Constraints:
         readers: dict[Any, list[fx.Node]] = {}
         for node in self.index.nodes:
             written = writers.get(node, set())
-            used = {memory.group(other) for other in (*node.all_input_nodes, node)} & touched
-            for group in (*(group for group in used if group not in written), *written):
+            groups = dict.fromkeys(memory.group(other) for other in (*node.all_input_nodes, node))
+            used = [group for group in groups if group in touched]
+            for group in sorted(used, key=written.__contains__):
                 if group in last:
                     self.add(last[group], node, f"it sees what {last[group].name!r} writes")
                 if group in written:
@@ -106,7 +107,7 @@ class Constraints:
     def reason(self, first: Iterable[fx.Node], second: Iterable[fx.Node]) -> str:
         """The shortest chain of constraints from one of some nodes to one of others, as text."""
         goals = set(second)
-        came: dict[fx.Node, fx.Node | None] = dict.fromkeys(first)
+        came: dict[fx.Node, fx.Node | None] = dict.fromkeys(sorted(first, key=self.index.position.__getitem__))
         pending = deque(came)
         while pending:
             node = pending.popleft()
