@@ -40,6 +40,7 @@ docs: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks.view
 
 ci: lint types docs test
 

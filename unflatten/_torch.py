@@ -242,6 +242,13 @@ def tree_spec(kind: Any, context: Any, children: list[TreeSpec]) -> TreeSpec:
     return TreeSpec(kind, context, children)
 
 
+def traced_graph() -> torch.fx.Graph | None:
+    """The graph that `make_fx`, or what is built on it, writes at this moment (`get_proxy_mode`, 2.1)."""
+    tracer = getattr(_get_proxy_mode(), "tracer", None)
+    graph: torch.fx.Graph | None = getattr(tracer, "graph", None)
+    return graph
+
+
 def structure_text(value: object) -> str:
     """How a value nests, for messages."""
     return str(pytree.tree_structure(value)).replace("\n", "")
