@@ -16,6 +16,7 @@ from unflatten.flat.operators import facts_of
 from unflatten.flat.values import FlatInput, FlatNode, Mode, Modes, Source, Value
 from unflatten.leaves.leaf import StateSpec
 from unflatten.leaves.outline import Outline, input_at, items_of, outline, size_of, state_named
+from unflatten.leaves.sizes import Sizes
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,7 +66,7 @@ class Runner:
                 yield ran
 
     def _run(self, module: nn.Module, call: Any, way: _Way) -> Run | None:
-        sizes = _torch.Sizes()
+        sizes = Sizes()
         with contextlib.ExitStack() as stack:
             if way.fake:
                 stack.enter_context(sizes.tensors())
@@ -94,7 +95,7 @@ class _Way:
 class _Answers:
     """Results of the program's operators, handed out in their order to operators of the same kind."""
 
-    def __init__(self, nodes: Sequence[FlatNode], sizes: _torch.Sizes) -> None:
+    def __init__(self, nodes: Sequence[FlatNode], sizes: Sizes) -> None:
         self.sizes = sizes
         self.waiting: dict[Any, list[FlatNode]] = {}
         self.given: dict[int, FlatNode] = {}
@@ -137,7 +138,7 @@ def _own_state(state: Mapping[str, StateSpec]) -> dict[str, torch.Tensor]:
     return found
 
 
-def _like(tensor: torch.Tensor, sizes: _torch.Sizes) -> torch.Tensor:
+def _like(tensor: torch.Tensor, sizes: Sizes) -> torch.Tensor:
     shape = [sizes.like(size) for size in tensor.shape]
     return torch.empty(shape, dtype=tensor.dtype, device="meta")
 
@@ -153,7 +154,7 @@ class _Reader:
     """Turns what ran into operators of the kind that programs are read into."""
 
     def __init__(
-        self, sizes: _torch.Sizes, given: Sequence[torch.Tensor], own: Mapping[str, torch.Tensor], grad: bool
+        self, sizes: Sizes, given: Sequence[torch.Tensor], own: Mapping[str, torch.Tensor], grad: bool
     ) -> None:
         self.sizes = sizes
         self.grad = grad
