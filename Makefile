@@ -17,7 +17,7 @@ help:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[dev,docs,nir,testing]'
+	$(PIP) --editable '.[dev,docs,integration,nir,testing]'
 	@touch $@
 
 demo: $(VENV)/.installed
@@ -40,6 +40,7 @@ docs: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks.view
 
 ci: lint types docs test
 

@@ -14,9 +14,13 @@ from unflatten.rewrite.bypass_node import bypass_node as bypass_node
 from unflatten.rewrite.swap import swap as swap
 from unflatten.rewrite.swap_node import NodeSwap as NodeSwap
 from unflatten.rewrite.swap_node import swap_node as swap_node
+from unflatten.view.recording import record as record
+from unflatten.view.view import GraphView as GraphView
+from unflatten.view.view import diff as diff
 
 __all__ = [
     "Bypass",
+    "GraphView",
     "Info",
     "NodeBypass",
     "NodeSwap",
@@ -24,8 +28,10 @@ __all__ = [
     "UnflattenedModule",
     "bypass",
     "bypass_node",
+    "diff",
     "export",
     "info",
+    "record",
     "restore",
     "swap",
     "swap_node",

@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import sympy
 import torch
 import torch.utils._pytree as pytree
+from torch._dispatch.python import enable_python_dispatcher, no_python_dispatcher
+from torch._dynamo.source import ConstantSource
 from torch._functorch import predispatch
 from torch._higher_order_ops.effects import has_effects as _has_effects
 from torch._higher_order_ops.effects import with_effects as WITH_EFFECTS
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.export import ExportedProgram
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
-from torch.fx.experimental.proxy_tensor import get_proxy_mode as _get_proxy_mode
-from torch.fx.experimental.proxy_tensor import get_proxy_slot as _get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP, DimDynamic, ShapeEnv
 from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import TreeSpec
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.solve import try_solve
@@ -36,8 +41,12 @@ __all__ = [
     "WITH_EFFECTS",
     "WRAP_AUTOCAST",
     "WRAP_GRAD",
+    "ConstantSource",
+    "DimDynamic",
+    "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
+    "ShapeEnv",
     "TreeSpec",
     "guard_sources",
     "has_effects",
@@ -79,6 +88,9 @@ BRACKET_LEAVE = {predispatch._remove_batch_dim, predispatch._unpack_dual, predis
 
 # The spec of a leaf; its constructor changed its name in 2.9.
 LEAF: TreeSpec = pytree.tree_structure(0)
+
+# While a graph is traced: the mode that writes it, and the node that stands for a tensor (2.0).
+PROXY_MODE, PROXY_SLOT = get_proxy_mode, get_proxy_slot
 
 # What a graph computes with: the values of arguments that are not constants.
 GRAPH_VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -229,44 +241,15 @@ def _with_keys(items: list[Any], names: Any) -> tuple[list[Any], Any]:
 
 
 def tree_spec(kind: Any, context: Any, children: list[TreeSpec]) -> TreeSpec:
-    """The spec of a container, from those of its items (a public constructor in name, 1.12)."""
+    """The spec of a container, from those of its items (1.12)."""
     return TreeSpec(kind, context, children)
 
 
-class Tracing:
-    """What a non-strict export is doing at this moment, as seen from a hook of a module (`_ModuleStackTracer`, 2.6).
-
-    Attributes:
-        tracer: the tracer that writes the graph.
-    """
-
-    def __init__(self, tracer: Any) -> None:
-        self.tracer = tracer
-
-    @staticmethod
-    def now() -> Tracing | None:
-        """The tracing that is going on, None where there is none, or one inside of a higher-order operator."""
-        mode = _get_proxy_mode()
-        tracer = getattr(mode, "tracer", None)
-        return Tracing(tracer) if hasattr(tracer, "module_stack") else None
-
-    def node(self, value: torch.Tensor) -> torch.fx.Node | None:
-        """The node that a tensor is the value of, None where there is none."""
-        slot = _get_proxy_slot(value, self.tracer, None)
-        if slot is None:
-            return None
-        node: torch.fx.Node = slot.proxy.node
-        return node
-
-    def call(self) -> tuple[str, str]:
-        """The innermost module call: its key and the path of its module."""
-        key, (path, _) = next(reversed(self.tracer.module_stack.items()))
-        return str(key), str(path)
-
-    def last(self) -> torch.fx.Node:
-        """The node that was made last; nodes compare by their order."""
-        last: torch.fx.Node = next(iter(reversed(self.tracer.graph.nodes)))
-        return last
+def traced_graph() -> torch.fx.Graph | None:
+    """The graph that `make_fx`, or what is built on it, writes at this moment (`get_proxy_mode`, 2.1)."""
+    tracer = getattr(get_proxy_mode(), "tracer", None)
+    graph: torch.fx.Graph | None = getattr(tracer, "graph", None)
+    return graph
 
 
 def structure_text(value: object) -> str:
@@ -288,3 +271,71 @@ def solve_size(expression: Any, symbol: str, size: str) -> str | None:
     given = sympy.Symbol("given_size", integer=True)
     solution = try_solve(sympy.Eq(expression, given), wanted)
     return python_of(solution[1], {}).replace("given_size", f"({size})") if solution else None
+
+
+Recorded = tuple[Any, tuple[Any, ...], Mapping[str, Any], Any, bool]
+"""An operator that ran: the callable, its arguments, its result, and whether gradients were recorded."""
+
+
+class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
+    """Records the operators that export would, those above autograd, while they run on meta tensors.
+
+    Only a few classes of modes may see operators before autograd; this is the one that does the least (2.1).
+    """
+
+    def __init__(self, by_python: bool, answer: Callable[[Any], Any] | None) -> None:
+        TorchDispatchMode.__init__(self, _dispatch_key=torch._C.DispatchKey.PreDispatch)  # type: ignore[no-untyped-call]
+        self.rows: list[Recorded] = []
+        self.by_python = by_python
+        self.answer = answer
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = self.answer(func) if self.answer else None
+        if result is None:
+            with nullcontext() if self.by_python else no_python_dispatcher():
+                result = func(*args, **(kwargs or {}))
+        self.rows.append((func, args, kwargs or {}, result, torch.is_grad_enabled()))
+        return result
+
+
+def record(
+    function: Callable[[], Any], by_python: bool = False, answer: Callable[[Any], Any] | None = None
+) -> tuple[Any, list[Recorded]]:
+    """What a function of meta tensors returns, and the operators that it ran (python dispatcher, 2.0).
+
+    Args:
+        function: the function.
+        by_python: run the decompositions that torch has in Python. They are slower and refuse some arguments, but
+            those of recurrent layers take symbolic sizes.
+        answer: gives the result of an operator, or None to have it run.
+    """
+    recorder = _Recorder(by_python, answer)
+    with _no_fast_path(), enable_python_dispatcher(), recorder:
+        result = function()
+    return result, recorder.rows
+
+
+@contextmanager
+def _no_fast_path() -> Iterator[None]:
+    """Attention as tracers see it: its fused inference kernel is left out (`torch.backends.mha`, 2.0)."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
+
+
+def map_leaves(value: Any, function: Callable[[Any], Any]) -> Any:
+    """A nested value with a function applied to every leaf."""
+    return pytree.tree_map(function, value)
+
+
+def structure(value: Any) -> TreeSpec:
+    """How a value nests."""
+    return pytree.tree_structure(value)
+
+
+def memory_id(tensor: torch.Tensor) -> int:
+    """Equal for tensors over the same memory while it lives, those without data too (`_cdata`, 2.0)."""
+    return int(tensor.untyped_storage()._cdata)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torch import nn
 from torch.export import ExportedProgram
 
+from unflatten.chains import Chains
 from unflatten.code.bodies import Bodies
 from unflatten.code.places import Namer
 from unflatten.descriptions import Description, describe
@@ -20,6 +22,7 @@ from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.legality import separate
 from unflatten.grouping.modes import ambient_modes
 from unflatten.grouping.ordering import Arrangement, arrange
+from unflatten.leaves.recognising import recognise
 from unflatten.ownership import assign_owners
 from unflatten.paths import ModulePath
 from unflatten.recording.forms import NONE, recorded_forms
@@ -42,6 +45,8 @@ class Analysis:
         bodies: what each module computes, in each of the ways in which it is called.
         descriptions: what stands at each path.
         training: whether no operator was captured in eval mode.
+        genuine: for the path of each module that is a genuine one, what it is like.
+        chains: the modules that are an `nn.Sequential`.
     """
 
     program: FlatProgram
@@ -53,10 +58,16 @@ class Analysis:
     bodies: Bodies
     descriptions: Mapping[ModulePath, Description]
     training: bool
+    genuine: Mapping[ModulePath, nn.Module]
+    chains: Chains
 
 
-def analyse(source: ExportedProgram) -> Analysis:
+def analyse(source: ExportedProgram, native_leaves: bool) -> Analysis:
     """Runs the stages, in time linear in the size of the program.
+
+    Args:
+        source: the program.
+        native_leaves: whether to look for modules that are genuine ones.
 
     Raises:
         NotAProgramError: something else was given.
@@ -76,11 +87,13 @@ def analyse(source: ExportedProgram) -> Analysis:
     ambient = ambient_modes(grouping)
     calls = [draft.call for draft in (*grouping.drafts(), *grouping.idle) if draft.call is not None]
     descriptions = describe(program, state.entries, calls)
-    bodies = Bodies(grouping, arranged, ambient, namer_of(program, state, descriptions))
-    bodies.write()
-    regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)
     training = all(trained_mode(node) is not False for node in program.nodes)
-    return Analysis(program, form, state, effects, arranged, regions, bodies, descriptions, training)
+    genuine = recognise(grouping, arranged, ambient, training) if native_leaves else {}
+    bodies = Bodies(grouping, arranged, ambient, namer_of(program, state, descriptions), frozenset(genuine))
+    bodies.write()
+    chains = Chains.of(bodies) if native_leaves else Chains()
+    regions = freeze([*grouping.drafts(), *grouping.idle], arranged, ambient)
+    return Analysis(program, form, state, effects, arranged, regions, bodies, descriptions, training, genuine, chains)
 
 
 def namer_of(program: FlatProgram, state: StatePlan, descriptions: Mapping[ModulePath, Description]) -> Namer:

@@ -16,27 +16,28 @@ from unflatten import _torch
 from unflatten.analysis import Analysis, analyse
 from unflatten.calls.arguments import Arguments
 from unflatten.calls.checks import Limits
-from unflatten.calls.known import KnownCall, Place
-from unflatten.calls.specs import AnySpec, bounds_of, spec_of
+from unflatten.calls.specs import bounds_of, spec_of
 from unflatten.classes import new_module
-from unflatten.code.bodies import Variant
 from unflatten.code.body import uses_root
 from unflatten.descriptions import Description
 from unflatten.errors import StructureError
-from unflatten.flat.operators import trained_mode
-from unflatten.flat.values import FlatNode, Source
-from unflatten.grouping.drafts import Draft
+from unflatten.filling import Filler
 from unflatten.info import OFFERED
+from unflatten.knowledge import Knowledge
+from unflatten.leaves.copying import copied
 from unflatten.likeness import give_attributes, live_modules, original_class
 from unflatten.modules import PLACE, ROOT_KEY, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
-from unflatten.regions import Region
-from unflatten.state import materialise
-from unflatten.uncalled import finish_container, make_uncalled
+from unflatten.uncalled import make_uncalled
 
 
 def unflatten(
-    program: ExportedProgram, *, like: nn.Module | None = None, copy_state: bool = False, check_inputs: bool = True
+    program: ExportedProgram,
+    *,
+    like: nn.Module | None = None,
+    copy_state: bool = False,
+    check_inputs: bool = True,
+    native_leaves: bool = True,
 ) -> UnflattenedModule:
     """Gives an exported program its module hierarchy back.
 
@@ -52,6 +53,8 @@ def unflatten(
         copy_state: copy every parameter, buffer and constant.
         check_inputs: compare the arguments of calls from outside with those that the program was captured
             for. Where several bodies have to be told apart, arguments are compared in any case.
+        native_leaves: give modules that are provably of a class of `torch.nn` back as that class. Otherwise,
+            every module that is called has generated code.
 
     Raises:
         NotAProgramError: something else was given.
@@ -70,9 +73,10 @@ def unflatten(
         ['', '0', '1']
     """
     with _uncollected():
-        analysis = analyse(program)
+        analysis = analyse(program, native_leaves)
         live = live_modules(like, analysis) if like is not None else {}
-        return _Builder(analysis, _limits(program), check_inputs, live).build(copy_state)
+        knowledge = Knowledge.of(analysis, check_inputs)
+        return _Builder(analysis, _limits(program), knowledge, live).build(copy_state)
 
 
 @contextmanager
@@ -95,17 +99,19 @@ def _limits(program: ExportedProgram) -> Limits:
 class _Builder:
     analysis: Analysis
     limits: Limits
-    check_inputs: bool
+    knowledge: Knowledge
     live: Mapping[ModulePath, nn.Module]
     definitions: dict[Hashable, Definition] = field(default_factory=dict)
+    inside_genuine: set[ModulePath] = field(default_factory=set)
 
     def build(self, copy_state: bool) -> UnflattenedModule:
         """Makes the modules and fills them."""
         modules = self.tree()
-        self.fill(modules, copy_state)
+        Filler(self.analysis, modules, self.inside_genuine).fill(copy_state)
         top = modules[ROOT]
         if not isinstance(top, UnflattenedModule):
             raise StructureError("the root has no body")
+        self.add_missing(modules)
         give_attributes(modules, self.live)
         for module in dict.fromkeys(modules.values()):
             definition = getattr(type(module), "@definition", None)
@@ -128,7 +134,9 @@ class _Builder:
         modules: dict[ModulePath, nn.Module] = {}
         for path in program.paths:
             first = program.aliases.get(path, path)
-            if first not in modules:
+            if first in self.analysis.genuine:
+                self.genuine(first, modules)
+            elif first not in modules:
                 limits = inside if first.names else self.limits
                 modules[first] = self.module(first, frozenset(names.get(first, ())), limits)
             modules[path] = modules[first]
@@ -136,11 +144,33 @@ class _Builder:
                 modules[path.parent]._modules[path.name] = modules[path]
         return modules
 
+    def add_missing(self, modules: Mapping[ModulePath, nn.Module]) -> None:
+        """Gives modules the children that are None, in their places."""
+        for path, description in self.analysis.descriptions.items():
+            module = modules[path]
+            if description.children and module._modules.keys() <= set(description.children):
+                inner = {name: module._modules.get(name) for name in description.children}
+                module._modules.clear()
+                module._modules.update(inner)
+
+    def genuine(self, path: ModulePath, modules: dict[ModulePath, nn.Module]) -> None:
+        """A module of a class of its own, with those inside it."""
+        if path not in modules:
+            made = copied(self.analysis.genuine[path])
+            _spell_out(made, self.analysis.descriptions[path].attributes)
+            for name, inner in made.named_modules():
+                inside = ModulePath((*path.names, *name.split("."))) if name else path
+                modules[inside] = inner
+                self.inside_genuine.add(inside)
+
     def module(self, path: ModulePath, names: frozenset[str], limits: Limits) -> nn.Module:
         """An empty module."""
         variants = self.analysis.bodies.variants.get(path, [])
         description = self.analysis.descriptions[path]
         original = original_class(self.live.get(path))
+        chains = self.analysis.chains
+        if path in chains.sequential or path in chains.skipped:
+            return (nn.Sequential() if path in chains.sequential else nn.Identity()).train(self.analysis.training)
         uncalled = None if variants else make_uncalled(description, original)
         if uncalled is not None:
             self.describe(uncalled, description, names)
@@ -152,7 +182,7 @@ class _Builder:
             bodies = tuple(variant.body for variant in variants)
             self.definitions[key] = Definition(type_name, bodies, taken, original)
         module = new_module(self.definitions[key])
-        module.__dict__[PLACE] = self.place(path, variants, limits)
+        module.__dict__[PLACE] = self.knowledge.place(path, variants, limits)
         self.describe(module, description, names)
         return module
 
@@ -163,70 +193,10 @@ class _Builder:
             if name not in names:
                 module.__dict__[name] = copy.copy(value)
 
-    def place(self, path: ModulePath, variants: list[Variant], limits: Limits) -> Place:
-        """What a module knows of its place in the tree."""
-        drafts = [(variant, draft) for variant in variants for draft in variant.drafts]
-        literals = self.analysis.bodies.literals.get(path, {}).values()
-        return Place(
-            path=path,
-            calls=tuple(self.known_call(variant, draft) for variant, draft in drafts),
-            limits=limits,
-            checks=self.check_inputs,
-            several=len(variants) > 1,
-            constants=tuple(dict.fromkeys((*literals, *self.analysis.state.constants.get(path, ())))),
-            fixed=tuple(dict.fromkeys(mode for _, draft in drafts for mode in _fixed(draft))),
-            regions=tuple(self.analysis.regions[draft] for _, draft in drafts),
-            origins=tuple(tuple(self.origins(variant.drafts[0])) for variant in variants),
-            text=self.analysis.descriptions[path].text,
-        )
 
-    def origins(self, draft: Draft) -> Iterator[FlatNode | Region]:
-        for origin in self.analysis.bodies.origins[draft]:
-            yield self.analysis.regions[origin] if isinstance(origin, Draft) else origin
-
-    def known_call(self, variant: Variant, draft: Draft) -> KnownCall:
-        """A call as its module remembers it."""
-        form, arranged = draft.form, self.analysis.arranged[draft]
-        names = tuple(parameter.name for parameter in variant.body.parameters)
-        if form is None:
-            arguments = Arguments(names, None, tuple(map(spec_of, arranged.inputs)))
-            by_number = {number: value for value, number in self.analysis.bodies.values[draft].items()}
-            returned = (by_number.get(number) for number in sorted(variant.outputs))
-            results = tuple(AnySpec() if value is None else spec_of(value) for value in returned)
-            return KnownCall(draft.call, variant.index, arguments, results, False, draft.cut)
-        cut, added = draft.cut, names[len(form.names) :]
-        if added and not cut:
-            cut = f"a pass made it depend on {', '.join(added)} of another module"
-        arguments = Arguments(form.names, form.in_spec, tuple(map(spec_of, form.arguments)))
-        return KnownCall(draft.call, variant.index, arguments, tuple(map(spec_of, form.results)), True, cut)
-
-    def fill(self, modules: Mapping[ModulePath, nn.Module], copy_state: bool) -> None:
-        """Puts the state where it belongs."""
-        state, effects = self.analysis.state, self.analysis.effects
-        copied: list[Any] = [state.tensors.get(value) for value in effects.written]
-        if copy_state:
-            copied = [*state.tensors.values(), *(entry.value for entry in state.entries)]
-        held = materialise(state, copied)
-        for entry in state.entries:
-            module, value = modules[entry.owner], held[id(entry.value)]
-            if entry.source is Source.PARAMETER:
-                module._parameters[entry.name] = value
-            elif entry.source is Source.BUFFER:
-                module._buffers[entry.name] = value
-                if not entry.persistent:
-                    module._non_persistent_buffers_set.add(entry.name)
-            else:
-                module.__dict__[entry.name] = value
-        for path, names in self.analysis.bodies.literals.items():
-            for literal, name in names.items():
-                modules[path].__dict__[name] = held[id(state.tensors[literal])]
-        for module in modules.values():
-            finish_container(module)
-
-
-def _fixed(draft: Draft) -> Iterator[tuple[str, bool]]:
-    """The operators of a call that were captured in a mode, with the mode."""
-    for node in draft.nodes:
-        mode = trained_mode(node)
-        if mode is not None:
-            yield node.name, mode
+def _spell_out(module: nn.Module, attributes: Mapping[str, Any]) -> None:
+    """Writes `(2, 2)` for `2` where the original had it so: operators don't tell the two apart."""
+    for name, value in attributes.items():
+        plain = module.__dict__.get(name)
+        if isinstance(value, tuple) and type(plain) is int and value and all(item == plain for item in value):
+            module.__dict__[name] = value

@@ -65,10 +65,11 @@ def _make_class(definition: Definition) -> type[UnflattenedModule]:
         RECONSTRUCT: reconstruct,
     }
     members.update(offered(definition.taken))
-    if len(functions) == 1:
+    surplus = [body.surplus for body in definition.bodies]
+    if len(functions) == 1 and not any(surplus):
         members["forward"] = functions[0]
     elif functions:
-        members["forward"] = _dispatcher(functions)
+        members["forward"] = _dispatcher(functions, surplus)
     bases: tuple[type, ...] = (definition.base,)
     if definition.original is not None:
         bases = (definition.base, definition.original)
@@ -77,15 +78,18 @@ def _make_class(definition: Definition) -> type[UnflattenedModule]:
     return cls
 
 
-def _dispatcher(functions: list[Callable[..., Any]]) -> Callable[..., Any]:
-    """The `forward` of a module that is called in several ways."""
+def _dispatcher(functions: list[Callable[..., Any]], surplus: list[bool]) -> Callable[..., Any]:
+    """The `forward` of a module that is called in several ways, or gives its parent more than it returned."""
 
     def forward(self: UnflattenedModule, *args: Any, **kwargs: Any) -> Any:
         body = kwargs.pop(BODY, None)
         if body is None:
             args, kwargs = self.__dict__[PLACE].admit(args, kwargs)
             body = kwargs.pop(BODY)
-        return functions[body](self, *args, **kwargs)
+        if body >= 0:
+            return functions[body](self, *args, **kwargs)
+        result = functions[~body](self, *args, **kwargs)
+        return result[0] if surplus[~body] else result
 
     return forward
 

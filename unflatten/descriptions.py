@@ -6,7 +6,7 @@ is told by the names of what it holds, and acts as a container.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -49,6 +49,8 @@ class Description:
         text: what `extra_repr()` says of the original, None where nothing tells.
         attributes: its plain attributes.
         whole: whether these, its state and its children are all that it has.
+        children: the names of its children in their order, where some of them are None.
+        shown: how it prints, where that is known and not a matter of its children.
     """
 
     type_name: str = ""
@@ -57,6 +59,8 @@ class Description:
     text: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = False
+    children: Sequence[str] = ()
+    shown: str | None = None
 
 
 def describe(
@@ -93,7 +97,16 @@ def _recorded(record: Record, path: ModulePath, is_called: bool) -> Description:
     kinds = {kind.value: kind for kind in Container}
     container = None if is_called else kinds.get(module.type)
     attributes = {name: constant(value) for name, value in module.attributes.items()}
-    return Description(module.type, container, True, module.text, attributes, module.whole)
+    return Description(
+        type_name=module.type,
+        container=container,
+        certain=True,
+        text=module.text,
+        attributes=attributes,
+        whole=module.whole,
+        children=module.children,
+        shown=module.shown,
+    )
 
 
 @dataclass(frozen=True, slots=True)

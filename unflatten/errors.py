@@ -75,6 +75,18 @@ class AmbiguousBypassError(BypassError):
     """Several inputs have the structure of a result; `using` chooses."""
 
 
+class ViewError(UnflattenError, ValueError):
+    """A view can't do what it is asked to with this graph."""
+
+
+class EmptySelectionError(ViewError, LookupError):
+    """Nothing in the graph is as asked for."""
+
+
+class IllegalMoveError(ViewError):
+    """Nodes can't be moved as asked: a value, a write or the order of effects forbids it; nothing is changed."""
+
+
 class StructureError(UnflattenError, RuntimeError):
     """A value of this package contradicts itself: a fault here, not of the caller."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import fx, nn
@@ -93,6 +93,53 @@ def info(module: nn.Module) -> Info:
         TypeError: it is another module.
     """
     return Info(module)
+
+
+def known_calls(root: nn.Module, path: str) -> tuple[KnownCall, ...]:
+    """The calls that the program makes of a module, also of one that is a genuine module of another class.
+
+    Args:
+        root: what `unflatten` returned.
+        path: the module's name in it.
+
+    Raises:
+        TypeError: `root` is another module.
+        AttributeError: there is no such module.
+
+    Example:
+        >>> import torch
+        >>> from unflatten import unflatten
+        >>> nested = unflatten(torch.export.export(torch.nn.Sequential(torch.nn.Linear(4, 8)), (torch.ones(2, 4),)))
+        >>> print(known_calls(nested, "0")[0])
+        0: (input=float32[2, 4]) -> float32[2, 8]
+    """
+    Info(root)  # which refuses what `unflatten` did not make
+    return calls_of(root.modules(), root.get_submodule(path))
+
+
+def calls_of(holders: Iterable[nn.Module], module: nn.Module) -> tuple[KnownCall, ...]:
+    """The calls that a program makes of a module; nothing where none of the holders knows.
+
+    Args:
+        holders: modules that may be around it.
+        module: the module.
+    """
+    if PLACE in module.__dict__:
+        own: Place = module.__dict__[PLACE]
+        return own.calls
+    for holder in holders:
+        place: Place | None = holder.__dict__.get(PLACE)
+        for path, calls in (place.genuine if place else {}).items():
+            if _inside(holder, path) is module:
+                return calls
+    return ()
+
+
+def _inside(holder: nn.Module, path: str) -> nn.Module | None:
+    found: nn.Module | None = holder
+    for name in path.split("."):
+        found = found._modules.get(name) if found is not None else None
+    return found
 
 
 def _readable(module: nn.Module) -> Iterator[str]:

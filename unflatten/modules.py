@@ -55,6 +55,10 @@ class UnflattenedModule(nn.Module):
         text = self.__dict__[PLACE].text
         return super().extra_repr() if text is None else text
 
+    def __repr__(self) -> str:
+        shown = self.__dict__[PLACE].shown if PLACE in self.__dict__ else None
+        return super().__repr__() if shown is None else shown
+
     def train(self, mode: bool = True) -> UnflattenedModule:
         """Sets the mode, or refuses where captured operators can't follow.
 
@@ -132,9 +136,10 @@ def _fixed_modes(module: nn.Module, mode: bool) -> Iterator[str]:
 
 def pick(module: nn.Module, body: int) -> Callable[..., Any]:
     """The module as a call site calls it for which the program fixed one of several bodies."""
-    if isinstance(module, UnflattenedModule) and len(getattr(type(module), DEFINITION).bodies) > 1:
-        return _Picked(module, body)
-    return module
+    if not isinstance(module, UnflattenedModule):
+        return module
+    bodies = getattr(type(module), DEFINITION).bodies
+    return _Picked(module, body) if len(bodies) > 1 or (bodies and bodies[0].surplus) else module
 
 
 def guess(module: nn.Module, body: int) -> Callable[..., Any]:
@@ -153,9 +158,10 @@ def _foreign(module: nn.Module) -> nn.Module:
     if getattr(module, "accepts_guessed_arguments", False):
         return module
     raise UnknownSignatureError(
-        f"a {type(module).__name__} was put where the program does not record in which order arguments are "
-        "passed, so it might get them in the wrong one. Export with unflatten.export(model, args), which "
-        "records every call, or set accepts_guessed_arguments = True on the module to have it called all the same."
+        f"a {type(module).__name__} was put where the program does not tell how the module was called: which "
+        "arguments it got, in which order, and what it returned. Export with unflatten.export(model, args), which "
+        "records calls, and unflatten before passes drop a part of them; or set accepts_guessed_arguments = True on "
+        "the module to have it called as the code of its parent says."
     )
 
 

@@ -119,6 +119,15 @@ def _split_key(key: str, spelling: str) -> tuple[int, str]:
     return index, base if base.isdigit() and base != spelling else ""
 
 
+def names_of(spelling: str) -> tuple[str, ...]:
+    """The module names in a spelling, which may be a Python expression.
+
+    >>> names_of("getattr(L['self'].layers[0], 'my-mod').w")
+    ('layers', '0', 'my-mod', 'w')
+    """
+    return tuple(name for part in _split(spelling) for name in _names(part) if name)
+
+
 def _split(spelling: str) -> list[str]:
     """Splits at the dots that are outside of brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0

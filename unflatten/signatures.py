@@ -108,6 +108,13 @@ def parameter_names(in_spec: _torch.TreeSpec, known: tuple[str, ...]) -> tuple[s
     """A name for every top-level argument; the keywords' own names always win."""
     positional, keywords = in_spec.children()
     count, keys = positional.num_children, tuple(keywords.context)
-    names = list(known[:count])
+    names = [_apart(name, keys) for name in known[:count]]
     names += [f"arg_{at}" for at in range(len(names), count)]
     return (*names, *keys)
+
+
+def _apart(name: str, keys: tuple[str, ...]) -> str:
+    """A positional parameter's name, changed where a keyword of the call has it too."""
+    while name in keys:
+        name += "_"
+    return name

@@ -13,6 +13,7 @@ from unflatten import errors
 
 PUBLIC = {
     "Bypass",
+    "GraphView",
     "Info",
     "NodeBypass",
     "NodeSwap",
@@ -20,8 +21,10 @@ PUBLIC = {
     "UnflattenedModule",
     "bypass",
     "bypass_node",
+    "diff",
     "export",
     "info",
+    "record",
     "restore",
     "swap",
     "swap_node",

@@ -12,6 +12,7 @@ from torch import nn
 from tests.support.comparing import assert_same_gradients, assert_same_run, assert_unflattens, capture
 from unflatten import info, unflatten
 from unflatten.errors import UnknownCallError
+from unflatten.info import known_calls
 
 
 class Step(nn.Module):
@@ -97,8 +98,11 @@ def test_a_cell_unrolled_over_time_is_one_module_with_one_body() -> None:
 
     model = Net()
     nested = assert_unflattens(model, (X,))
-    assert len(info(nested.cell).bodies) == 1
+    assert type(nested.cell) is nn.LSTMCell
+    assert len(known_calls(nested, "cell")) == 4
     assert_same_gradients(model, nested, (X,))
+    generated = unflatten(capture(model, (X,)), native_leaves=False)
+    assert len(info(generated.cell).bodies) == 1
 
 
 def test_a_call_does_not_depend_on_what_was_called_before() -> None:

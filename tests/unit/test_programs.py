@@ -15,7 +15,7 @@ from torch.export import Dim, ExportedProgram
 from torch.export.experimental import _export_forward_backward
 
 from tests.support.comparing import assert_same_run, assert_same_state, assert_unflattens, capture
-from unflatten import info, unflatten
+from unflatten import GraphView, info, unflatten
 from unflatten.errors import (
     GraphOrderError,
     JointProgramError,
@@ -169,8 +169,12 @@ def test_a_joint_program_is_refused() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.fc(x).sum()
 
-    with pytest.raises(JointProgramError, match="computes gradients as well"):
-        unflatten(_export_forward_backward(capture(Loss(), (X,))))
+    program = _export_forward_backward(capture(Loss(), (X,)))
+    with pytest.raises(JointProgramError, match=r"computes gradients as well.*unflatten\.GraphView\(program\)"):
+        unflatten(program)
+    view = GraphView(program)
+    assert view.fc.forward.nodes
+    assert view.fc.backward_region.nodes
 
 
 def program_of_linear() -> ExportedProgram:

@@ -41,7 +41,7 @@ class Counter(nn.Module):
 def test_parameters_are_the_programs_own_objects() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).eval()
     program = torch.export.export(model, (X,))
-    nested = unflatten(program)
+    nested = unflatten(program, native_leaves=False)
     for name, value in nested.state_dict(keep_vars=True).items():
         assert value is program.state_dict[name]
 

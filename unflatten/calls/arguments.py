@@ -20,14 +20,17 @@ class Arguments:
         names: the parameters' names.
         in_spec: how `(args, kwargs)` nest, None where nothing recorded it.
         specs: what each leaf was.
+        twins: the numbers of leaves that were one tensor: the first, and another one. The program does not tell
+            which of them an operator was meant to use.
     """
 
     names: tuple[str, ...]
     in_spec: TreeSpec | None
     specs: tuple[Spec, ...]
+    twins: tuple[tuple[int, int], ...] = ()
 
     def __reduce__(self) -> Any:
-        return _unpack_arguments, (self.names, self.in_spec and pack_spec(self.in_spec), self.specs)
+        return _unpack_arguments, (self.names, self.in_spec and pack_spec(self.in_spec), self.specs, self.twins)
 
     def leaves(self) -> Iterator[tuple[str, Access, Spec]]:
         """Each leaf, with the parameter that it belongs to and the steps to it."""
@@ -52,8 +55,10 @@ class Arguments:
         return ", ".join(f"{name}={' '.join(parts) if parts else '()'}" for name, parts in shown.items())
 
 
-def _unpack_arguments(names: tuple[str, ...], in_spec: Any, specs: tuple[Spec, ...]) -> Arguments:
-    return Arguments(names, in_spec and unpack_spec(in_spec), specs)
+def _unpack_arguments(
+    names: tuple[str, ...], in_spec: Any, specs: tuple[Spec, ...], twins: tuple[tuple[int, int], ...]
+) -> Arguments:
+    return Arguments(names, in_spec and unpack_spec(in_spec), specs, twins)
 
 
 def path_text(access: Access) -> str:

@@ -97,8 +97,14 @@ class _CheckWriter:
                 lines += self.size(size, part, later)
         for size, expression in later:
             lines += self.derived(size, expression)
+        lines += [f"if not {condition}: return False" for condition in self.twins()]
         lines += [f"if not ({guard}): return False" for guard in (*self.guards(), *self.symbolic())]
         return [*lines, "return True"]
+
+    def twins(self) -> Iterator[str]:
+        places = [self.place(name, access) for name, access, _ in self.arguments.leaves()]
+        for first, other in self.arguments.twins:
+            yield f"{self.object('one', is_one_tensor)}({places[other]}, {places[first]})"
 
     def place(self, name: str, access: Access) -> str:
         return reached(name, access, self.leaves)
@@ -170,6 +176,18 @@ def _sizes(place: str, spec: Spec) -> Iterator[tuple[str, Any]]:
             yield f"{place}.shape[{dimension}]", part
     elif isinstance(spec, NumberSpec):
         yield place, spec.expression
+
+
+def is_one_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are one, or copies of one as far as that can be told."""
+    if a is b:
+        return True
+    if torch.compiler.is_compiling() or not {type(a), type(b)} <= _PLAIN or a.is_meta or b.is_meta:
+        return False
+    return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).logical_or(a.isnan() & b.isnan()).all())
+
+
+_PLAIN = {torch.Tensor, torch.nn.Parameter}
 
 
 def is_same_constant(given: Any, expected: Any) -> bool:

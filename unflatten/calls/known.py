@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,14 @@ from unflatten import _torch
 from unflatten.calls.arguments import Arguments, describe
 from unflatten.calls.checks import Check, Limits, compile_check
 from unflatten.calls.mismatches import fits, mismatches
-from unflatten.calls.specs import Spec
+from unflatten.calls.specs import GoneSpec, Spec
 from unflatten.errors import InputError, UnknownCallError, UnknownSignatureError, listing
 from unflatten.flat.values import FlatNode
 from unflatten.paths import ModuleCall, ModulePath
 from unflatten.regions import Region
 
 BODY = "@body"
-"""The keyword by which a call site tells a module which of its bodies runs."""
+"""The keyword by which a call site tells a module which of its bodies runs: `~body` for a call from outside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,11 @@ class KnownCall:
         """Whether one value goes in and one comes out, so that there is no order to be known."""
         return not self.cut and len(self.arguments.specs) == 1 and len(self.results) == 1
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of what it returned."""
+        return bool(self.results) and all(isinstance(spec, GoneSpec) for spec in self.results)
+
     def __str__(self) -> str:
         name = str(self.call) if self.call else "the program"
         guessed = "" if self.recorded or self.is_simple else "  (order not recorded)"
@@ -65,12 +70,15 @@ class Place:
         calls: how the program calls it.
         limits: what the program requires of sizes.
         checks: whether calls from outside are compared with `calls`.
-        several: whether the calls run different bodies.
+        several: whether the calls run different bodies, or one from outside gives less than one from inside.
         constants: the names of the tensors that it holds as plain attributes.
         fixed: for each operator that depends on the mode, its name and the mode that it was captured in.
         regions: the calls as regions of the tree of calls; a copy in another process has none.
         origins: for each body, where its steps came from; likewise.
         text: what the original says of itself in a printed tree, where that is known.
+        shown: how all of it prints, where its class has a way of its own.
+        genuine: how the program calls the modules inside that have no generated code, by their path from here; of
+            those inside a module with generated code, that one knows.
     """
 
     path: ModulePath
@@ -83,6 +91,8 @@ class Place:
     regions: tuple[Region, ...] = ()
     origins: tuple[tuple[FlatNode | Region, ...], ...] = ()
     text: str | None = None
+    shown: str | None = None
+    genuine: Mapping[str, tuple[KnownCall, ...]] = field(default_factory=dict, repr=False)
     _compiled: dict[int, Check] = field(default_factory=dict, repr=False)
 
     @property
@@ -133,11 +143,14 @@ class Place:
             if not self.check(0)(*args, **kwargs):
                 raise InputError("these arguments are not ones that the program was captured for")
             return args, kwargs
-        fitting = [
-            (call.body, admitted)
+        found = [
+            (call, admitted)
             for at, call in enumerate(self.calls)
             if (admitted := self._admit(at, call, args, kwargs)) is not None
         ]
+        # One tensor given twice fits calls that were given two as well; the narrower ones are meant.
+        narrow = max((len(call.arguments.twins) for call, _ in found), default=0)
+        fitting = [(call.body, admitted) for call, admitted in found if len(call.arguments.twins) == narrow]
         bodies = dict.fromkeys(body for body, _ in fitting)
         if not fitting:
             raise self._refusal(args, kwargs)
@@ -147,8 +160,13 @@ class Place:
                 "Call the module that contains it, or export with unflatten.export(model, args), which records "
                 "the constants that were passed."
             )
+        if all(call.is_gone for call, _ in found):
+            raise UnknownCallError(
+                f"what {self._name} returned is no longer a part of the program: a pass removed it. Unflatten the "
+                "program before passes run."
+            )
         body, (new_args, new_kwargs) = fitting[0]
-        return new_args, {**new_kwargs, BODY: body} if self.several else new_kwargs
+        return new_args, {**new_kwargs, BODY: ~body} if self.several else new_kwargs
 
     @property
     def _name(self) -> str:
@@ -173,7 +191,7 @@ class Place:
     def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> InputError | UnknownSignatureError:
         if not self.calls:
             return UnknownCallError(f"{self._name} is never called by the program, so what it computes is not known")
-        leaves = _torch.tree_leaves((args, kwargs))
+        leaves = [leaf for leaf in _torch.tree_leaves((args, kwargs)) if leaf is not None]
         if len(self.calls) == 1 and self.calls[0].is_simple and len(leaves) == 1:
             args, kwargs = tuple(leaves), {}
         if len(self.calls) == 1 and (self.calls[0].recorded or self.calls[0].is_simple):
@@ -204,9 +222,10 @@ def _signature(names: Sequence[str]) -> inspect.Signature:
 def match_by_kind(call: KnownCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
     """Arguments in the order in which a body takes them, where their shapes leave only one.
 
-    One tensor given twice counts once, as in the graph.
+    One tensor given twice counts once, as in the graph. None counts as an argument that was left out.
     """
-    given: dict[int, Any] = {id(leaf): leaf for leaf in _torch.tree_leaves((args, kwargs))}
+    leaves = (leaf for leaf in _torch.tree_leaves((args, kwargs)) if leaf is not None)
+    given: dict[int, Any] = {id(leaf): leaf for leaf in leaves}
     specs = call.arguments.specs
     if len(given) != len(specs):
         return None

@@ -9,7 +9,7 @@ import torch
 
 from unflatten import _torch
 from unflatten.calls.arguments import Arguments, path_text
-from unflatten.calls.checks import Limits, is_same_constant
+from unflatten.calls.checks import Limits, is_one_tensor, is_same_constant
 from unflatten.calls.specs import AnySpec, Bounds, ConstantSpec, NumberSpec, Spec, TensorSpec
 from unflatten.code.nesting import Access, Attr, Item
 
@@ -29,6 +29,11 @@ def mismatches(arguments: Arguments, limits: Limits, values: Mapping[str, Any]) 
     ]
     if found:
         return found
+    reached = [(name, access, _reach(values[name], access)) for name, access, _ in arguments.leaves()]
+    for first, other in arguments.twins:
+        if isinstance(reached[other][2], torch.Tensor) and not is_one_tensor(reached[other][2], reached[first][2]):
+            one, two = (f"`{name}{path_text(access)}`" for name, access, _ in (reached[first], reached[other]))
+            found.append(f"arguments {one} and {two} have to be one tensor: the program was captured so")
     bound: dict[str, tuple[int, str]] = {}
     for name, access, spec in arguments.leaves():
         where = f"argument `{name}{path_text(access)}`"

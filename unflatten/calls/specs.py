@@ -52,13 +52,21 @@ class AnySpec:
         return "?"
 
 
+@dataclass(frozen=True, slots=True)
+class GoneSpec(AnySpec):
+    """Something that a pass removed from the program."""
+
+    def __str__(self) -> str:
+        return "removed"
+
+
 Spec = TensorSpec | NumberSpec | ConstantSpec | AnySpec
 
 
 def spec_of(leaf: Any) -> Spec:
     """The spec of an argument: a value of the graph, or a constant."""
     if leaf is REMOVED:
-        return AnySpec()
+        return GoneSpec()
     if not isinstance(leaf, FlatNode | FlatInput):
         return ConstantSpec(leaf)
     return described(leaf.meta["val"]) if "val" in leaf.meta else AnySpec()

@@ -6,7 +6,7 @@ then the body returns all of it, and each call site takes what it needs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 
 from unflatten import _torch
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Step
+from unflatten.code.labels import fresh, input_label, result_label
 from unflatten.code.nesting import Access, Item, accesses, assemble
 from unflatten.code.places import Namer
 from unflatten.flat.tensors import content_key
@@ -27,6 +28,7 @@ from unflatten.grouping.ordering import Arrangement
 from unflatten.grouping.shapes import is_size
 from unflatten.paths import ModulePath
 from unflatten.recording.record import is_handed_through
+from unflatten.signatures import Form
 
 
 @dataclass(eq=False, slots=True)
@@ -39,6 +41,7 @@ class Variant:
         drafts: the calls.
         key: equal for bodies that compute the same in the same way, of whatever module; after `finish`.
         outputs: for calls without a known form, the numbers of the values that it returns.
+        recorded: whether the calls of the program were recorded.
     """
 
     body: Body
@@ -46,6 +49,7 @@ class Variant:
     key: Hashable
     drafts: list[Draft] = field(default_factory=list)
     outputs: dict[int, None] = field(default_factory=dict)
+    recorded: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -86,12 +90,14 @@ class Bodies:
         origins: for each call, where the steps of its body came from.
         literals: for each module, the tensors that its code was given names for.
         values: the number of each value that a call without a known form returns.
+        genuine: the modules that need no body, because they are genuine ones.
     """
 
     grouping: Grouping
     arranged: Mapping[Draft, Arrangement]
     ambient: Mapping[Draft, Modes]
     namer: Namer
+    genuine: frozenset[ModulePath] = frozenset()
     variants: dict[ModulePath, list[Variant]] = field(default_factory=dict)
     of_call: dict[Draft, Variant] = field(default_factory=dict)
     origins: dict[Draft, tuple[FlatNode | Draft, ...]] = field(default_factory=dict)
@@ -107,7 +113,10 @@ class Bodies:
         for draft in self.grouping.idle:
             heights[draft] = 0
         for draft in sorted(heights, key=lambda draft: (heights[draft], item_key(draft))):
-            self._add(draft, _Writer(self, draft).write())
+            if draft.path in self.genuine:
+                self.of_call[draft] = Variant(_NO_BODY, 0, None, [draft])
+            else:
+                self._add(draft, _Writer(self, draft).write())
         for variants in self.variants.values():
             for variant in variants:
                 variant.body = self._finish(variant)
@@ -127,7 +136,8 @@ class Bodies:
         variant = self._keys.get(key)
         if variant is None:
             variants = self.variants.setdefault(path, [])
-            variant = self._keys[key] = Variant(written.body, len(variants), key[1])
+            recorded = self.grouping.program.record is not None
+            variant = self._keys[key] = Variant(written.body, len(variants), key[1], recorded=recorded)
             variants.append(variant)
         variant.drafts.append(draft)
         variant.outputs.update((index, None) for index in written.values.values())
@@ -149,7 +159,7 @@ class Bodies:
     def _settle(self, pending: Pending) -> Invoke:
         variant = pending.variant
         path = self.namer.canonical(variant.drafts[0].path)
-        several = len(self.variants[path]) > 1
+        several = len(self.variants.get(path, ())) > 1
         pick = variant.index if several or is_guessed(variant) else None
         if not pending.values:
             return pending.settled(pick, pending.outs, pending.flat)
@@ -160,11 +170,19 @@ class Bodies:
         return pending.settled(pick, outs, len(returned) if len(returned) > 1 else 0)
 
 
+_NO_BODY = Body((), True, (), None, ())
+
+
 def is_guessed(variant: Variant) -> bool:
-    """Whether the program leaves open in which order a body takes or gives its values."""
-    if variant.drafts[0].form is not None:
-        return False
-    return len(variant.body.parameters) > 1 or len(variant.outputs) > 1
+    """Whether the program leaves open how a body is called, so that nothing else can stand in its place.
+
+    Where nothing recorded calls, that is a matter of the order of several values. Where something did, and yet says
+    nothing of this one, or less than crosses its boundary, anything may be missing.
+    """
+    form = variant.drafts[0].form
+    if form is not None:
+        return variant.body.surplus or len(variant.body.parameters) > len(form.names)
+    return variant.recorded or len(variant.body.parameters) > 1 or len(variant.outputs) > 1
 
 
 def _plain_result(outputs: list[int]) -> Any:
@@ -205,17 +223,18 @@ class _Writer:
                 self._apply(item, item)
         form = self.draft.form
         values: dict[FlatNode, int] = {}
-        result = None
+        result, surplus = None, False
         if form is None:
             values = {value: self._computed(value) for value in self.arranged.outputs}
         else:
             leaves = [self._leaf(leaf) for leaf in form.results]
             result = assemble(form.out_spec, leaves)
             extras = self.extras(self.draft)
+            surplus = bool(extras)
             if extras:
                 result = (result, *(Local(self._computed(value)) for value in extras))
         named = form is not None
-        body = Body(parameters, named, tuple(self.steps), result, tuple(self.names))
+        body = Body(parameters, named, tuple(self.steps), result, tuple(self.names), surplus)
         return _Written(body, values, tuple(self.origins))
 
     def extras(self, draft: Draft) -> list[FlatNode]:
@@ -245,7 +264,7 @@ class _Writer:
         taken = {parameter.name for parameter in made}
         for value in self.arranged.inputs:
             if value not in self.env:
-                name = _fresh(_name_of(value), taken)
+                name = fresh(input_label(value), taken)
                 taken.add(name)
                 made.append(Parameter(name, ((self._define(value, name).index, ()),)))
         return tuple(made)
@@ -278,9 +297,8 @@ class _Writer:
             if isinstance(value, FlatInput):
                 self.env[value] = self._held(value)
             else:
-                for scalar in scalars.parts(self.grouping, value):
-                    if scalar not in self.env:
-                        self._scalar(scalar)
+                for scalar in scalars.parts(self.grouping, value, self.env):
+                    self._scalar(scalar)
         return self.env[value]
 
     def _held(self, value: FlatInput) -> Held:
@@ -320,7 +338,8 @@ class _Writer:
         outs, values = self._results(child)
         modes = added_modes(self.bodies.ambient.get(child, ()), self.ambient)
         module = self.bodies.namer.module(self.draft.path, child.path)
-        self.steps.append(Pending(module, None, args, kwargs, outs, 0, modes, variant=variant, values=values))
+        flat = 0 if self.extras(child) else _flat(child.form, outs)
+        self.steps.append(Pending(module, None, args, kwargs, outs, flat, modes, variant=variant, values=values))
         self.origins.append(child)
 
     def _arguments(self, child: Draft) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -330,6 +349,8 @@ class _Writer:
             return tuple(self.value(value) for value in inputs), {}
         args, kwargs = assemble(form.in_spec, [self._leaf(leaf) for leaf in form.arguments])
         declared = {self.grouping.resolve(leaf, child) for leaf in form.values()}
+        if child.path in self.bodies.genuine:
+            return args, kwargs
         rest = [value for value in inputs if value not in declared]
         parameters = self.bodies.of_call[child].body.parameters[len(form.names) :]
         extra = {parameter.name: self.value(value) for parameter, value in zip(parameters, rest, strict=True)}
@@ -342,35 +363,24 @@ class _Writer:
         if form is None:
             written = self.bodies.values[child]
             return (), tuple(
-                (self._define(value, _result_name(child, value)).index, written[value]) for value in outputs
+                (self._define(value, result_label(child, value)).index, written[value]) for value in outputs
             )
-        extras = self.extras(child)
+        genuine = child.path in self.bodies.genuine
+        extras = [] if genuine else self.extras(child)
         places: dict[Value, Access] = {}
         for leaf, access in zip(form.results, accesses(form.out_spec), strict=True):
             if isinstance(leaf, FlatNode):
                 place = (Item(0), *access) if extras else access
-                places.setdefault(self.grouping.resolve(leaf, child), place)
+                if not genuine:
+                    places.setdefault(self.grouping.resolve(leaf, child), place)
                 places.setdefault(leaf, place)
         for at, value in enumerate(extras, 1):
             places[value] = (Item(at),)
-        return tuple((self._define(value, _result_name(child, value)).index, places[value]) for value in outputs), ()
+        return tuple((self._define(value, result_label(child, value)).index, places[value]) for value in outputs), ()
 
 
-def _result_name(child: Draft, value: FlatNode) -> str:
-    """A call's result is called after the module, unless it has a position instead of a name."""
-    name = child.path.name
-    return name if name.isidentifier() else natural(value.name)[0]
-
-
-def _name_of(value: Value) -> str:
-    if isinstance(value, FlatInput) and value.fqn:
-        return ModulePath.parse(value.fqn).name
-    return value.name if isinstance(value, FlatInput) else natural(value.name)[0]
-
-
-def _fresh(name: str, taken: Iterable[str]) -> str:
-    base = name if name.isidentifier() else "x"
-    fresh, count = base, 1
-    while fresh in taken:
-        fresh, count = f"{base}_{count}", count + 1
-    return fresh
+def _flat(form: Form | None, outs: Sequence[tuple[int, Access]]) -> int:
+    """How many values a call's result can be unpacked into, 0 where the used ones are not all at its top."""
+    if form is None or form.out_spec.type is not tuple or len(outs) < 2:
+        return 0
+    return form.out_spec.num_children if all(len(access) == 1 for _, access in outs) else 0

@@ -127,6 +127,7 @@ class Body:
         steps: operators and calls, in the order in which they run.
         result: what is returned.
         names: what to call each `Local` in code.
+        surplus: whether the result is a tuple of the recorded result and of what else others use of the call.
     """
 
     parameters: tuple[Parameter, ...]
@@ -134,11 +135,12 @@ class Body:
     steps: tuple[Apply | Invoke, ...]
     result: Any
     names: tuple[str, ...] = field(compare=False)
+    surplus: bool = False
 
     def key(self) -> Hashable:
         """Equal for bodies that compute the same in the same way."""
         shape = tuple((parameter.name if self.named else "", parameter.leaves) for parameter in self.parameters)
-        return shape, self.named, tuple(_step_key(step) for step in self.steps), frozen(self.result)
+        return shape, self.named, self.surplus, tuple(_step_key(step) for step in self.steps), frozen(self.result)
 
 
 def uses_root(bodies: Iterable[Body]) -> bool:

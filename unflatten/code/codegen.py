@@ -287,7 +287,7 @@ class _Writer:
         if isinstance(value, Held):
             return Text(self.held(value))
         if isinstance(value, torch.Size):
-            return Text(f"{self.helper('torch')}.{value}")
+            return Text(f"{self.helper('torch')}.Size({list(value)})")
         if isinstance(value, tuple):
             inner = ", ".join(self.show(item).text for item in value)
             return Text(f"({inner},)" if len(value) == 1 else f"({inner})")

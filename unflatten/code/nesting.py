@@ -81,12 +81,24 @@ def _accesses(spec: TreeSpec, above: Access) -> Iterator[Access]:
         keys = spec.context if spec.type is dict else range(spec.num_children)
         for key, child in zip(keys, spec.children(), strict=True):
             yield from _accesses(child, (*above, Item(key)))
+    elif (keys := _keys(spec)) is not None:
+        for key, child in zip(keys, spec.children(), strict=True):
+            yield from _accesses(child, (*above, Item(key)))
     elif isinstance(spec.context, Fields):
         for name, child in zip(spec.context.names, spec.children(), strict=True):
             yield from _accesses(child, (*above, Attr(name)))
     else:
         for index in range(spec.num_leaves):
             yield (*above, Leaf(index))
+
+
+def _keys(spec: TreeSpec) -> Sequence[Any] | None:
+    """The keys of a container that Python has no display for, but can index; None for any other."""
+    if not isinstance(spec.type, type):  # pytree knows named tuples by the function that makes their classes
+        return range(spec.num_children)
+    context = spec.context
+    by_key = issubclass(spec.type, dict) and isinstance(context, list) and len(context) == spec.num_children
+    return context if by_key and all(isinstance(key, str) for key in context) else None
 
 
 def assemble(spec: TreeSpec, leaves: Sequence[Any]) -> Any:

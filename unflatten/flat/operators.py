@@ -212,6 +212,10 @@ def body_writes(body: SubGraph) -> bool:
     return any(facts_of(call.target).writes for call in body_calls(body) if callable(call.target))
 
 
+def _default(target: Any, name: str) -> Any:
+    return next(argument.default_value for argument in target._schema.arguments if argument.name == name)
+
+
 def trained_mode(node: FlatNode) -> bool | None:
     """The mode that an operator was captured in, where it is one that depends on `training`."""
     if node.target is torch.ops.aten._native_batch_norm_legit_no_training.default:
@@ -219,6 +223,7 @@ def trained_mode(node: FlatNode) -> bool | None:
     facts = facts_of(node.target)
     for flag in _MODE_FLAGS:
         if flag in facts.names:
-            value = argument(node, flag)
+            given = flag in node.kwargs or facts.names.index(flag) < len(node.args)
+            value = argument(node, flag) if given else _default(node.target, flag)
             return value if isinstance(value, bool) else None
     return None

@@ -69,7 +69,8 @@ def _refuse_joint(program: ExportedProgram) -> None:
     if any(spec.kind in joint for spec in program.graph_signature.output_specs):
         raise JointProgramError(
             "this program computes gradients as well (a joint forward-backward program), and only a forward "
-            "program has modules that run. Unflatten the program that it was made from."
+            "program has modules that run. Unflatten the program that it was made from; or look at this one by module "
+            "and phase: unflatten.GraphView(program)['path.of.module'].backward"
         )
 
 

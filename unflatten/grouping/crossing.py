@@ -6,12 +6,14 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import Any
 
+from unflatten.flat.operators import Order, facts_of, order_of
 from unflatten.flat.values import FlatInput, FlatNode, Source, Value
 from unflatten.grouping import scalars
-from unflatten.grouping.drafts import Draft, Item
+from unflatten.grouping.drafts import Draft, Item, all_nodes
 from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.shapes import is_size
 from unflatten.recording.record import is_handed_through
+from unflatten.removed import REMOVED
 from unflatten.signatures import Form
 
 
@@ -22,10 +24,43 @@ def connect(grouping: Grouping) -> None:
     the latter: others have it from where it was computed.
     """
     _Connector(grouping).connect()
+    unsure = [draft for draft in grouping.drafts() if _is_unsure(grouping, draft)]
+    for draft in unsure:
+        draft.form = None
+    unused = {draft: node for draft in grouping.drafts() if (node := _unused_result(draft)) is not None}
+    grouping.unused.update(unused)
+    if unsure or unused:
+        _Connector(grouping).connect()
     found = {(draft, value) for draft in grouping.drafts() if draft.parent for value in _given(grouping, draft)}
     if not found <= grouping.handed_back:
         grouping.handed_back |= found
         _Connector(grouping).connect()
+
+
+def _is_unsure(grouping: Grouping, draft: Draft) -> bool:
+    """Whether a part of a call's form is gone, and it takes or gives what may be that part."""
+    form = draft.form
+    if form is None or draft.parent is None:
+        return False
+    if any(leaf is REMOVED for leaf in form.arguments):
+        declared = {grouping.resolve(leaf, draft) for leaf in form.values()}
+        if any(value not in declared and not grouping.floats(value) for value in draft.inputs):
+            return True
+    if any(leaf is REMOVED for leaf in form.results):
+        returned = {leaf for leaf in form.results if isinstance(leaf, FlatNode)}
+        returned |= {leaf for result in returned if isinstance(leaf := grouping.resolve(result, draft), FlatNode)}
+        return any(value not in returned for value in draft.outputs)
+    return False
+
+
+def _unused_result(draft: Draft) -> FlatNode | None:
+    """What a call returns whose result nothing uses: its only value that is not used inside of it either."""
+    if draft.parent is None or draft.form is not None or draft.outputs:
+        return None
+    nodes = list(all_nodes(draft))
+    used = {operand for node in nodes for operand in node.operands}
+    last = [node for node in nodes if node not in used and not facts_of(node.target).writes]
+    return last[0] if len(last) == 1 and order_of(last[0]) is Order.FREE else None
 
 
 def _given(grouping: Grouping, draft: Draft) -> list[FlatNode]:
@@ -61,9 +96,7 @@ class _Connector:
     def connect(self) -> None:
         for draft in self.grouping.drafts():
             draft.forget()
-        for draft in list(self.grouping.drafts()):
-            if draft is not self.root and draft.form is not None:
-                self.declare(draft, draft.form)
+        self.declare_all()
         for node in self.program.nodes:
             draft_or_none = self.grouping.owner[node.index]
             if draft_or_none is not None:
@@ -75,6 +108,14 @@ class _Connector:
             for scalar in list(draft.scalars):
                 self.provide(scalar, draft)
         self.order_scalars()
+
+    def declare_all(self) -> None:
+        for draft in list(self.grouping.drafts()):
+            if draft is not self.root and draft.form is not None:
+                self.declare(draft, draft.form)
+        for draft, node in self.grouping.unused.items():
+            if self.grouping.within(node, draft):
+                self.offer(node, draft)
 
     def operator(self, node: FlatNode, draft: Draft) -> None:
         for value in node.operands:

@@ -24,6 +24,7 @@ class Grouping:
         root: the draft of the whole program.
         owner: the draft of each operator, None for one that floats.
         idle: calls that are known although they have no operator, beside the tree.
+        unused: the results of calls that return something which nothing uses.
         handed_back: values that a call would hand out although they are what it was given.
     """
 
@@ -33,6 +34,7 @@ class Grouping:
     root: Draft
     owner: list[Draft | None]
     idle: list[Draft] = field(default_factory=list)
+    unused: dict[Draft, FlatNode] = field(default_factory=dict)
     handed_back: set[tuple[Draft, FlatNode]] = field(default_factory=set)
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from unflatten.flat.values import FlatNode, Value
 from unflatten.grouping.drafts import Draft, Item
@@ -10,13 +10,13 @@ from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.shapes import is_size, size_expression, sizes
 
 
-def parts(grouping: Grouping, scalar: FlatNode) -> list[FlatNode]:
-    """A number and the numbers that it is computed from, in an order to compute them in."""
+def parts(grouping: Grouping, scalar: FlatNode, known: Container[Value] = ()) -> list[FlatNode]:
+    """A number and the numbers that it is computed from, without known ones, in an order to compute them in."""
     found: dict[FlatNode, None] = {}
     pending = [scalar]
     while pending:
         inner = pending.pop()
-        if inner not in found:
+        if inner not in found and inner not in known:
             found[inner] = None
             pending.extend(value for value in inner.operands if isinstance(value, FlatNode) and grouping.floats(value))
     return sorted(found, key=lambda inner: inner.index)

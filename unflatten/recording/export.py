@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from unflatten.errors import NotRecordableError
 from unflatten.recording.encoding import Encoder
-from unflatten.recording.placing import inputs_of, place_sizes
+from unflatten.recording.placing import inputs_of, place_constants, place_sizes, same_values
 from unflatten.recording.record import KEY, Record, RecordedModule
 from unflatten.recording.recorder import Recorder
 
@@ -76,7 +76,10 @@ def export(
         for path, module in model.named_modules(remove_duplicate=False)
     }
     calls = tuple(call for call in recorder.calls if call is not None)
-    record = Record(modules, calls, {**dict(inputs_of(program)), **dict(place_sizes(program, recorder.sizes))})
+    sizes, constants = place_sizes(program, recorder.sizes), place_constants(program, recorder.constants)
+    places = {**dict(sizes), **dict(constants)}
+    same = dict(same_values(program, recorder.count + 1))
+    record = Record(modules, calls, {**dict(inputs_of(program)), **places}, same)
     meta = program.graph_module.meta
     meta["custom"] = {**meta.get("custom", {}), KEY: record.dumps()}
     return program
@@ -87,8 +90,17 @@ def _describe(module: nn.Module, path: str, first: str) -> RecordedModule:
     own = {name: value for name, value in vars(module).items() if name not in _OWN}
     plain = {name: encoder.encode(value) for name, value in own.items() if _is_plain(value)}
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
+    children = list(module._modules) if None in module._modules.values() else []
+    own_repr = type(module).__repr__ is not nn.Module.__repr__
+    shown = repr(module) if own_repr else ""
     return RecordedModule(
-        kind, module.extra_repr(), plain, plain.keys() == own.keys(), None if first == path else first
+        type=kind,
+        text=module.extra_repr(),
+        attributes=plain,
+        whole=plain.keys() == own.keys(),
+        first=None if first == path else first,
+        children=children,
+        shown=shown if own_repr and not ("\n" in shown and module._modules) else None,
     )
 
 
@@ -97,9 +109,9 @@ _OWN = frozenset(vars(nn.Module()))
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
     """Whether a value is made of numbers, strings and torch's constants alone."""
-    if isinstance(value, tuple | list) and depth < 4:
+    if type(value) in (tuple, list) and depth < 4:
         return all(_is_plain(item, depth + 1) for item in value)
-    if isinstance(value, dict) and depth < 4:
+    if type(value) is dict and depth < 4:
         return all(isinstance(key, str) and _is_plain(item, depth + 1) for key, item in value.items())
     return value is None or type(value) in _PLAIN
 

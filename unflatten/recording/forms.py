@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import keyword
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from unflatten.flat.values import FlatNode, FlatProgram, Value
 from unflatten.paths import ModuleCall, Scope
 from unflatten.recording.encoding import Reference, UnreadableError, decode
-from unflatten.recording.record import Record, RecordedCall, is_handed_through, numbers_of
+from unflatten.recording.record import Record, RecordedCall, is_handed_through, item_numbers_of, numbers_of
 from unflatten.removed import REMOVED
 from unflatten.scopes import ScopeReader
 from unflatten.signatures import Form, parameter_names
@@ -35,10 +37,15 @@ class RecordedForms:
 def recorded_forms(program: FlatProgram, record: Record) -> RecordedForms:
     """Finds the values that recorded calls took and gave, in time linear in record and program.
 
-    A call has no form if a pass has removed a part of its result, or made it ambiguous; an argument that is gone is
-    `REMOVED`.
+    What a pass has removed from the graph, or made ambiguous, is `REMOVED`.
     """
-    values = dict(_values(program, record))
+    known = dict(_values(program, record))
+
+    def value(number: int) -> Any:
+        while number not in known and number in record.same:
+            number = record.same[number]
+        return known.get(number, REMOVED)
+
     forms: dict[ModuleCall, Form] = {}
     around: dict[ModuleCall, Scope] = {}
     unknown: dict[ModuleCall, str] = {}
@@ -46,24 +53,25 @@ def recorded_forms(program: FlatProgram, record: Record) -> RecordedForms:
         if not scope:
             continue
         try:
-            forms[scope[-1]] = _form(call, scope[-1], values)
+            forms[scope[-1]] = _form(call, scope[-1], value)
         except UnreadableError as error:
             unknown[scope[-1]] = str(error)
         around[scope[-1]] = scope[:-1]
     return RecordedForms(forms, around, unknown)
 
 
-def _form(call: RecordedCall, made: ModuleCall, values: Mapping[int, Any]) -> Form:
+def _form(call: RecordedCall, made: ModuleCall, value: Callable[[int], Any]) -> Form:
     in_spec, arguments = decode(call.arguments)
     out_spec, results = decode(call.result)
+    names = in_spec.child(1).context
+    if not all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
+        raise UnreadableError("a keyword that is no name")
 
     def given(leaf: Any) -> Any:
-        return values.get(leaf.number, REMOVED) if isinstance(leaf, Reference) else leaf
+        return value(leaf.number) if isinstance(leaf, Reference) else leaf
 
     def returned(leaf: Any) -> Any:
-        if isinstance(leaf, Reference) and leaf.number not in values:
-            raise UnreadableError("a result that a pass removed from the graph")
-        return _own(values[leaf.number], made) if isinstance(leaf, Reference) else leaf
+        return _own(value(leaf.number), made) if isinstance(leaf, Reference) else leaf
 
     return Form(
         arguments=tuple(map(given, arguments)),
@@ -95,7 +103,7 @@ def _values(program: FlatProgram, record: Record) -> Iterator[tuple[int, Any]]:
             yield number, found
     tagged: dict[int, list[FlatNode]] = {}
     for node in program.nodes:
-        for tag in numbers_of(node.meta):
+        for tag in _numbers(node):
             if tag not in record.inputs:
                 tagged.setdefault(tag, []).append(node)
     for tag, nodes in tagged.items():
@@ -104,6 +112,14 @@ def _values(program: FlatProgram, record: Record) -> Iterator[tuple[int, Any]]:
         last = [node for node in tensors if node not in inner]
         if len(last) == 1:
             yield tag, last[0]
+
+
+def _numbers(node: FlatNode) -> Iterator[int]:
+    whole = node.args[0] if node.target is operator.getitem else None
+    if isinstance(whole, FlatNode):
+        yield from dict.fromkeys((*numbers_of(node.meta), *item_numbers_of(whole.meta, node.args[1])))
+    else:
+        yield from numbers_of(node.meta)
 
 
 def _scopes(program: FlatProgram, record: Record) -> Iterator[Scope]:

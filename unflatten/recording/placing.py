@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from unflatten import _torch
-from unflatten.recording.record import numbers_of, tag
+from unflatten.recording.record import number_value, numbers_of
 
 Place = tuple[str, Any]
 
@@ -48,7 +48,46 @@ def place_sizes(program: ExportedProgram, sizes: Sequence[tuple[int, Any]]) -> I
         if found in places:
             yield number, places[found]
         else:
-            tag(found, values=[*numbers_of(found.meta), number])
+            number_value(found, number)
+
+
+def place_constants(
+    program: ExportedProgram, constants: Sequence[tuple[int, torch.Tensor]]
+) -> Iterator[tuple[int, Place]]:
+    """Finds tensors again that modules hold as plain attributes, which the graph has only once they are used."""
+    names = {id(value): name for name, value in program.constants.items()}
+    for number, value in constants:
+        if id(value) in names:
+            yield number, ("state", names[id(value)])
+
+
+def same_values(program: ExportedProgram, free: int) -> Iterator[tuple[int, int]]:
+    """For the results of operators that had nothing to do, the numbers of what they were given.
+
+    Args:
+        program: the program.
+        free: the first number that is not used yet.
+    """
+    for node in program.graph.nodes:
+        given = node.args[0] if node.args else None
+        if isinstance(given, fx.Node) and numbers_of(node.meta) and _does_nothing(node, given):
+            if not numbers_of(given.meta):
+                number_value(given, free)
+                free += 1
+            yield from ((number, numbers_of(given.meta)[0]) for number in numbers_of(node.meta))
+
+
+_IDLE = ("to", "contiguous", "alias", "dropout", "feature_dropout", "alpha_dropout")
+
+
+def _does_nothing(node: fx.Node, given: fx.Node) -> bool:
+    before, after = given.meta.get("val"), node.meta.get("val")
+    if not isinstance(node.target, _torch.OpOverload) or node.target._opname not in _IDLE:
+        return False
+    if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
+        return False
+    alike = (before.dtype, before.device, before.stride()) == (after.dtype, after.device, after.stride())
+    return alike and not (node.target._opname.endswith("dropout") and node.args[2] is not False)
 
 
 def _number(size: Any) -> Any:

@@ -8,6 +8,7 @@ or name instead.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ class RecordedModule:
         attributes: its plain attributes, encoded.
         whole: whether these, its state and its children are all that it has.
         first: the first name of the module, where this is another one.
+        children: the names of its children in their order, where some of them are None.
+        shown: what its own `__repr__` said, where its class has one that does not list its children.
     """
 
     type: str
@@ -38,6 +41,8 @@ class RecordedModule:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = True
     first: str | None = None
+    children: list[str] = field(default_factory=list)
+    shown: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ class Record:
     Attributes:
         modules: the modules, by path.
         calls: the calls, in the order in which they began.
+        same: for the numbers of values that an operator gave back because it had nothing to do, those of what it
+            was given: decomposition drops such operators.
         inputs: for the numbers of values that are no nodes' results: `("user", position)`, `("state", name)`,
             or `("constant", value)` for sizes that turned out to be fixed.
     """
@@ -75,6 +82,7 @@ class Record:
     modules: Mapping[str, RecordedModule]
     calls: tuple[RecordedCall, ...]
     inputs: Mapping[int, tuple[str, Any]]
+    same: Mapping[int, int] = field(default_factory=dict)
 
     def dumps(self) -> str:
         """The record as JSON."""
@@ -82,6 +90,7 @@ class Record:
             "version": VERSION,
             "modules": {path: asdict(module) for path, module in self.modules.items()},
             "calls": [asdict(call) for call in self.calls],
+            "same": {str(number): other for number, other in self.same.items()},
             "inputs": {str(number): list(place) for number, place in self.inputs.items()},
         }
         return json.dumps(body, separators=(",", ":"))
@@ -95,6 +104,7 @@ class Record:
         return Record(
             modules={path: RecordedModule(**module) for path, module in body["modules"].items()},
             calls=tuple(RecordedCall(**{**call, "names": tuple(call["names"])}) for call in body["calls"]),
+            same={int(number): other for number, other in body["same"].items()},
             inputs={int(number): (kind, place) for number, (kind, place) in body["inputs"].items()},
         )
 
@@ -109,6 +119,25 @@ def record_of(program: ExportedProgram) -> Record | None:
 def numbers_of(meta: Mapping[str, Any]) -> list[int]:
     """The numbers that a node's metadata gives to its value."""
     return list(_tag(meta).get("values", ()))
+
+
+def item_numbers_of(meta: Mapping[str, Any], item: Any) -> list[int]:
+    """The numbers that a node's metadata gives to one of the items of its value."""
+    return list(_tag(meta).get("items", {}).get(str(item), ()))
+
+
+def number_value(node: fx.Node, number: int) -> None:
+    """Gives the value of a node a number.
+
+    The metadata of nodes that take a tuple apart is lost when a program is saved or decomposed, so that the node
+    that computes the tuple has it too.
+    """
+    tag(node, values=[*numbers_of(node.meta), number])
+    whole = node.args[0] if node.target is operator.getitem else None
+    if isinstance(whole, fx.Node):
+        item = str(node.args[1])
+        items = dict(_tag(whole.meta).get("items", {}))
+        tag(whole, items={**items, item: [*items.get(item, ()), number]})
 
 
 def tag(node: fx.Node, **what: Any) -> None:

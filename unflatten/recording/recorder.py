@@ -18,8 +18,10 @@ import torch
 from torch import fx, nn
 
 from unflatten import _torch
+from unflatten.calls.known import BODY
 from unflatten.recording.encoding import Encoder
-from unflatten.recording.record import RecordedCall, tag
+from unflatten.recording.record import RecordedCall, number_value, tag
+from unflatten.recording.tracing import Tracing
 
 _ROOT = "_export_root"
 
@@ -47,12 +49,15 @@ class Recorder:
         calls: the calls, in the order in which they began.
         numbers: the numbers of the nodes of tensors that they took and gave.
         sizes: likewise sizes, and other numbers that may vary, with theirs.
+        count: the last number.
+        constants: likewise tensors that the graph did not have when they were passed.
     """
 
     calls: list[RecordedCall | None] = field(default_factory=list)
     numbers: dict[fx.Node, int] = field(default_factory=dict)
     sizes: list[tuple[int, Any]] = field(default_factory=list)
-    _count: int = 0
+    constants: list[tuple[int, torch.Tensor]] = field(default_factory=list)
+    count: int = 0
     _open: list[_Open] = field(default_factory=list)
     _tracer: Any = None
 
@@ -78,6 +83,7 @@ class Recorder:
             return
         key, path = tracing.call()
         outer = self._open[-1].number if self._open else -1
+        kwargs = {name: value for name, value in kwargs.items() if name != BODY}  # of an unflattened model
         arguments = Encoder(lambda value: self._number(tracing, value)).encode((args, kwargs))
         count = key.removeprefix(path).removeprefix("@")
         index = int(count) if count.isdigit() else 0
@@ -102,34 +108,36 @@ class Recorder:
             )
         return marked
 
-    def _tracing(self) -> _torch.Tracing | None:
+    def _tracing(self) -> Tracing | None:
         """The tracing that goes on; a new one starts the record anew."""
-        tracing = _torch.Tracing.now()
+        tracing = Tracing.now()
         if tracing is not None and tracing.tracer is not self._tracer:
             self._tracer = tracing.tracer
             self.calls.clear()
             self.numbers.clear()
             self.sizes.clear()
+            self.constants.clear()
             self._open.clear()
         return tracing
 
-    def _number(self, tracing: _torch.Tracing, value: Any) -> int | None:
+    def _number(self, tracing: Tracing, value: Any) -> int | None:
         if not isinstance(value, torch.Tensor):
             self.sizes.append((self._next(), value))
-            return self._count
+            return self.count
         node = tracing.node(value)
         if node is None:
-            return None
+            self.constants.append((self._next(), value))
+            return self.count
         if node not in self.numbers:
             self.numbers[node] = self._next()
-            tag(node, values=[self._count])
+            number_value(node, self.count)
         return self.numbers[node]
 
     def _next(self) -> int:
-        self._count += 1
-        return self._count
+        self.count += 1
+        return self.count
 
-    def _mark(self, tracing: _torch.Tracing, result: Any, call: _Open) -> Any:
+    def _mark(self, tracing: Tracing, result: Any, call: _Open) -> Any:
         """The result, with a view in place of every tensor that the call did not compute."""
         if isinstance(result, torch.Tensor):
             node = tracing.node(result)
@@ -140,8 +148,6 @@ class Recorder:
             if made is not None:
                 tag(made, through=True)
             return view
-        if id(result) in call.held:
-            return result
         level = _torch.flatten_one_level(result)
         if level is None:
             return result
@@ -149,7 +155,18 @@ class Recorder:
         marked = [self._mark(tracing, item, call) for item in items]
         if all(a is b for a, b in zip(items, marked, strict=True)):
             return result
-        return _torch.rebuild_one_level(result, marked)
+        return _refilled(result, marked) if id(result) in call.held else _torch.rebuild_one_level(result, marked)
+
+
+def _refilled(container: Any, items: list[Any]) -> Any:
+    """A container that others have too, with other items; one of tuples can't be told from a new one."""
+    if type(container) is list:
+        container[:] = items
+    elif type(container) is dict:
+        container.update(zip(container, items, strict=True))
+    elif isinstance(container, tuple):
+        return _torch.rebuild_one_level(container, items)
+    return container
 
 
 _UNVIEWABLE = (torch.nn.Parameter,)

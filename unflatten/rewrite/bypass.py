@@ -84,7 +84,7 @@ def bypass(module: nn.Module, path: str | ModulePath, *, using: Using = None) ->
     """
     site = find(module, path)
     calls = _calls(site)
-    copies = needs_copies(site.module, site.tops, everything(*site.tops))
+    copies = needs_copies(calls, site.tops, everything(*site.tops))
     stand_in = make_bypassed(site.module, site.path, calls, using, copies)
     site.put(stand_in)
     return Bypass(module, site.module, stand_in)

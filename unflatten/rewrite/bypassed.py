@@ -175,6 +175,11 @@ def _bodies_of(calls: Sequence[KnownCall], where: str) -> tuple[Body, ...]:
         raise BypassError(
             f"can't bypass {where}: how its results nest is not known. Swap it by a module that returns what you want."
         )
+    if len({(call.arguments.names, str(call.arguments.in_spec)) for call in calls}) > 1:
+        raise BypassError(
+            f"can't bypass {where}: it is called in several ways, and its code is its own. Swap it by a module that "
+            "returns what you want."
+        )
     first = {call.body: call for call in reversed(calls)}
     return tuple(_body_of(first[at]) for at in sorted(first))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from torch import nn
 
-from unflatten.calls.known import Place
+from unflatten.calls.known import KnownCall
 from unflatten.code.body import Apply
 from unflatten.flat.operators import aliased, facts_of, values_in, written_arguments
 from unflatten.flat.values import FlatNode, Value
@@ -20,18 +20,18 @@ from unflatten.modules import DEFINITION, PLACE
 from unflatten.regions import Region
 
 
-def needs_copies(module: nn.Module, tops: Iterable[nn.Module], everything: Iterable[nn.Module]) -> bool:
+def needs_copies(calls: Iterable[KnownCall], tops: Iterable[nn.Module], everything: Iterable[nn.Module]) -> bool:
     """Whether a stand-in for a module has to copy what it hands on.
 
     Args:
-        module: the module.
+        calls: how the program calls the module.
         tops: the trees that it is in.
         everything: all modules of those.
     """
-    place: Place | None = module.__dict__.get(PLACE)
-    regions = place.regions if place else ()
+    wanted = {call.call for call in calls}
     wholes = [whole for top in tops if (found := top.__dict__.get(PLACE)) for whole in found.regions]
-    if not regions or not wholes:  # a copy from another process: its code is all that there is
+    regions = [region for whole in wholes for region in whole.walk() if region.call in wanted]
+    if not regions:  # a copy from another process: its code is all that there is
         return any(_writes(other) for other in everything)
     return any(_is_written(whole.nodes, regions) for whole in wholes)
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from torch import nn
 
-from unflatten.calls.known import KnownCall, Place
+from unflatten.calls.known import KnownCall
 from unflatten.code.body import Body, Held, Invoke, Step
 from unflatten.code.nesting import Made, Rebuilt
 from unflatten.errors import BypassError, RewriteError, UnknownPathError
+from unflatten.info import calls_of
 from unflatten.modules import DEFINITION, PLACE, ROOT_KEY
 from unflatten.paths import ROOT, ModulePath
 from unflatten.rewrite.bypassed import Bypassed, original_of
@@ -139,15 +140,15 @@ def known_calls(site: Site) -> tuple[KnownCall, ...]:
     Raises:
         BypassError: nothing tells.
     """
-    place: Place | None = site.module.__dict__.get(PLACE)
-    if place is None:
-        raise BypassError(
-            f"can't bypass {site.name}: nothing is known of how it is called. Only modules that `unflatten` made know "
-            "their calls; swap another one by a module that returns what you want."
-        )
-    if not place.calls:
+    calls = calls_of(everything(*site.tops), site.module)
+    if calls:
+        return calls
+    if PLACE in site.module.__dict__:
         raise BypassError(f"can't bypass {site.name}: the program never calls it")
-    return place.calls
+    raise BypassError(
+        f"can't bypass {site.name}: nothing is known of how it is called. The program never calls it, or `unflatten` "
+        "did not make it; swap it by a module that returns what you want."
+    )
 
 
 def uses(site: Site) -> Iterator[Use]:

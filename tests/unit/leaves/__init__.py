@@ -1,0 +1,1 @@
+"""Modules that come back as genuine ones."""

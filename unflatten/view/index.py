@@ -1,0 +1,175 @@
+"""Everything that a view knows of a graph at one moment, and whether the graph has changed since."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+from torch.export import ExportedProgram
+
+from unflatten.paths import ROOT, ModulePath, Scope
+from unflatten.view.backward import own_backward
+from unflatten.view.carrying import carry
+from unflatten.view.origins import KEY
+from unflatten.view.owners import Draft, begin, own_forward, own_inputs
+from unflatten.view.roles import Roles, read_roles
+from unflatten.view.stacks import FORWARD_STACK, STACK
+from unflatten.view.values import Kind, Owner, Phase
+
+WORK = (Kind.COMPUTE, Kind.ACCUMULATION, Kind.COLLECTIVE)
+"""The kinds of nodes that regions are made of."""
+
+_FACTS = [operator.attrgetter(name) for name in ("op", "target", "args", "kwargs")]
+
+
+@dataclass(eq=False, slots=True)
+class Index:
+    """Owners of all nodes, and the nodes of each module.
+
+    Attributes:
+        nodes: the graph's, in order.
+        position: of each node.
+        owners: of each node.
+        roles: what inputs and outputs stand for.
+        groups: the nodes of each scope and phase that compute something.
+        children: the names of the modules inside each module, in order.
+        calls: of each module, the numbers of its calls.
+        types: the dotted class names of modules.
+        state: of each module, the nodes that stand for parameters and the like in it, by their full names.
+    """
+
+    nodes: list[fx.Node]
+    position: dict[fx.Node, int]
+    owners: dict[fx.Node, Owner]
+    roles: Roles
+    groups: dict[tuple[int, Phase], list[fx.Node]] = field(default_factory=dict)
+    children: dict[ModulePath, list[str]] = field(default_factory=dict)
+    calls: dict[ModulePath, list[int]] = field(default_factory=dict)
+    types: dict[ModulePath, str] = field(default_factory=dict)
+    state: dict[ModulePath, dict[str, fx.Node]] = field(default_factory=dict)
+    _scopes: dict[int, Scope] = field(default_factory=dict)
+    _inside: dict[ModulePath, list[int]] = field(default_factory=dict)
+    _seen: list[Any] = field(default_factory=list)
+
+    @staticmethod
+    def of(
+        graph: fx.Graph,
+        program: ExportedProgram | None,
+        named: Mapping[str, str] | Sequence[str],
+        forward: ExportedProgram | None = None,
+    ) -> Index:
+        """Reads a graph, in linear time; `forward` is a program of its forward that knows the calls."""
+        nodes = list(graph.nodes)
+        roles = read_roles(graph, program, named)
+        draft = begin(nodes, roles)
+        if forward is not None:
+            carry(draft, _told(forward), _told(forward.run_decompositions()))
+        own_forward(draft)
+        own_backward(draft)
+        own_inputs(draft)
+        index = Index(nodes, {node: at for at, node in enumerate(nodes)}, draft.owners(), roles)
+        index.types[ROOT] = draft.stacks.root_type
+        index._group()
+        index._seen = _state(nodes)
+        return index
+
+    def is_of(self, graph: fx.Graph) -> bool:
+        """Whether a graph still is as it was."""
+        nodes = list(graph.nodes)
+        return nodes == self.nodes and _state(nodes) == self._seen
+
+    def _group(self) -> None:
+        known: dict[ModulePath, None] = {ROOT: None}
+        grouped: dict[int, list[fx.Node]] = {}
+        for node in self.nodes:
+            owner = self.owners[node]
+            if id(owner) in grouped:
+                grouped[id(owner)].append(node)
+            elif owner.kind in WORK:
+                grouped[id(owner)] = [node]
+                self._scopes[id(owner.scope)] = owner.scope
+            elif node in self.roles.names:
+                self.state.setdefault(owner.path, {})[self.roles.names[node]] = node
+                known.setdefault(owner.path)
+        for nodes in grouped.values():
+            owner = self.owners[nodes[0]]
+            self.groups.setdefault((id(owner.scope), owner.phase), []).extend(nodes)
+        self._place(known)
+        self._link(known)
+
+    def _place(self, known: dict[ModulePath, None]) -> None:
+        """Notes the calls and classes of modules, and which scopes are in which."""
+        calls: dict[ModulePath, set[int]] = {}
+        for number, scope in self._scopes.items():
+            around: dict[ModulePath, None] = {ROOT: None}
+            for call in scope:
+                calls.setdefault(call.path, set()).add(call.index)
+                if call.type_name:
+                    self.types.setdefault(call.path, call.type_name)
+                around.update(dict.fromkeys(_up(call.path, around)))
+            for path in around:
+                self._inside.setdefault(path, []).append(number)
+            known.update(around)
+        self.calls = {path: sorted(found) for path, found in calls.items()}
+
+    def _link(self, known: Iterable[ModulePath]) -> None:
+        children: dict[ModulePath, set[str]] = {ROOT: set()}
+        for path in known:
+            while path != ROOT:
+                siblings = children.setdefault(path.parent, set())
+                if path.name in siblings:
+                    break
+                siblings.add(path.name)
+                children.setdefault(path, set())
+                path = path.parent  # noqa: PLW2901
+        self.children = {path: sorted(names, key=natural) for path, names in children.items()}
+
+    def work(self, path: ModulePath, call: int | None, phase: Phase | None, *, own: bool = False) -> list[fx.Node]:
+        """The nodes of a module's calls, or of one of them, in the graph's order."""
+        found: list[fx.Node] = []
+        for number in self._inside.get(path, ()):
+            scope = self._scopes[number]
+            if own and (scope[-1].path if scope else ROOT) != path:
+                continue
+            if call is not None and not any(other.path == path and other.index == call for other in scope):
+                continue
+            if own and call is not None and scope[-1].index != call:
+                continue
+            for each in Phase if phase is None else (phase,):
+                found += self.groups.get((number, each), ())
+        return sorted(found, key=self.position.__getitem__)
+
+    def count(self, path: ModulePath, phase: Phase) -> int:
+        """How many nodes a module and all inside it have."""
+        return sum(len(self.groups.get((number, phase), ())) for number in self._inside.get(path, ()))
+
+
+def _told(program: ExportedProgram) -> Draft:
+    """What the metadata of a program tells."""
+    nodes = list(program.graph.nodes)
+    return begin(nodes, read_roles(program.graph, program, ()))
+
+
+def _up(path: ModulePath, known: Mapping[ModulePath, None]) -> Iterator[ModulePath]:
+    """A path and those that hold it, up to the first that is known."""
+    while path not in known:
+        yield path
+        path = path.parent
+
+
+def _state(nodes: Sequence[fx.Node]) -> list[Any]:
+    # Lists of what is there already: new containers for each node would keep the garbage collector busy.
+    facts = [list(map(fact, nodes)) for fact in _FACTS]
+    return [*facts, *([node.meta.get(key) for node in nodes] for key in (STACK, FORWARD_STACK, KEY))]
+
+
+def natural(name: str) -> tuple[int, int, str]:
+    """Sorts numbers by value and before names.
+
+    >>> sorted(["b", "10", "9", "a"], key=natural)
+    ['9', '10', 'a', 'b']
+    """
+    return (0, int(name), "") if name.isdecimal() else (1, 0, name)

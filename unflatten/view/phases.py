@@ -1,0 +1,116 @@
+"""Which nodes are backward and which are computed again for it: by dataflow first, by tags where that leaves it open.
+
+Whatever takes something that was made from a tangent is backward. What the results of the forward need is forward.
+The rest feeds the backward alone: tags tell, or its stack, or its being a copy of what the forward computes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+import torch
+from torch import fx
+
+from unflatten.view.numbering import numbered
+from unflatten.view.origins import KEY
+from unflatten.view.roles import Roles
+from unflatten.view.stacks import FORWARD_STACK, STACK
+from unflatten.view.values import Kind, Phase
+
+_aten = torch.ops.aten
+_ONES = {_aten.ones_like.default, _aten.full_like.default, _aten.full.default, _aten.ones.default, torch.ones_like}
+
+
+def phases_of(nodes: Sequence[fx.Node], roles: Roles) -> tuple[dict[fx.Node, Phase], dict[fx.Node, fx.Node]]:
+    """The phase of each node of a graph, in linear time; and of nodes computed again, what they compute again."""
+    after = _after_seeds(nodes, roles)
+    needed = _needed_by_forward(nodes, roles, after)
+    backward_only = bool(after) and all(node in after for node in roles.results) and bool(roles.tangents)
+    tagged = any("autograd_backward" in node.meta or "partitioner_tag" in node.meta for node in nodes)
+    stacked = any(node.meta.get(STACK) for node in nodes)
+    partitioned = any("partitioner_tag" in node.meta for node in nodes)
+    again = {} if partitioned or not after else _repeated(nodes, needed, after)
+    phases: dict[fx.Node, Phase] = {}
+    for node in nodes:
+        if node in after:
+            phases[node] = Phase.BACKWARD
+        elif node.op in ("placeholder", "get_attr", "output") or (node in needed and not backward_only):
+            phases[node] = Phase.FORWARD
+        elif node.target is operator.getitem and node.all_input_nodes:
+            phases[node] = phases[node.all_input_nodes[0]]
+        elif node in again:
+            phases[node] = Phase.RECOMPUTE
+        elif KEY in node.meta:  # a recorded call of the forward, unless the record itself tells another phase
+            phases[node] = Phase.FORWARD
+        elif tagged:
+            phases[node] = _by_tags(node, backward_only=backward_only)
+        elif after and (again or not (stacked and node.meta.get(STACK))):
+            phases[node] = Phase.BACKWARD
+        else:
+            phases[node] = Phase.FORWARD
+    return phases, again
+
+
+def _by_tags(node: fx.Node, *, backward_only: bool) -> Phase:
+    meta = node.meta
+    forward = meta.get("partitioner_tag") == "is_forward"
+    backward = meta.get("autograd_backward") or str(meta.get("partitioner_tag", "")).endswith("is_backward")
+    if backward_only:
+        own = bool(meta.get(STACK)) and not meta.get(FORWARD_STACK)
+        return Phase.RECOMPUTE if forward or own else Phase.BACKWARD
+    return Phase.BACKWARD if backward or (meta.get(FORWARD_STACK) and not meta.get(STACK)) else Phase.FORWARD
+
+
+def _after_seeds(nodes: Sequence[fx.Node], roles: Roles) -> set[fx.Node]:
+    """What is made from a tangent, or from the gradient 1 of a loss; tangents are not in it."""
+    seeds = set(roles.tangents) or {node for node in nodes if is_gradient_of_loss(node, roles)}
+    after = {node for node in seeds if node.op == "call_function"}
+    for node in nodes:
+        if node.op != "output" and any(other in after or other in seeds for other in node.all_input_nodes):
+            after.add(node)
+    return after
+
+
+def is_gradient_of_loss(node: fx.Node, roles: Roles) -> bool:
+    """Whether a node makes the number 1 that a loss has as its gradient."""
+    if node.target not in _ONES:
+        return False
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dim() or not value.is_floating_point():
+        return False
+    if node.target in (_aten.full.default, _aten.full_like.default):
+        return bool(roles.gradients) and node.args[1] in (1, 1.0)
+    return bool(node.all_input_nodes)
+
+
+def _needed_by_forward(nodes: Sequence[fx.Node], roles: Roles, after: set[fx.Node]) -> set[fx.Node]:
+    needed = {node for node in roles.results if node not in after and node not in roles.gradients}
+    for node in reversed(nodes):
+        if node in after or node.op == "output":
+            continue
+        if node in needed or not (node.users or node.meta.get("autograd_backward")):
+            needed.add(node)
+            needed.update(other for other in node.all_input_nodes if other not in after)
+    return needed
+
+
+def _repeated(nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node]) -> dict[fx.Node, fx.Node]:
+    """Nodes for the backward alone that compute what a node of the forward does, from equal inputs; with that."""
+    numbers = numbered((node for node in nodes if node not in after), {}, lambda node: node)
+    forward: dict[int, fx.Node] = {}
+    for node in numbers:
+        if node in needed:
+            forward.setdefault(numbers[node], node)
+    made = (node for node in nodes if node.op == "call_function" and node in numbers and node not in needed)
+    return {node: forward[numbers[node]] for node in made if numbers[node] in forward}
+
+
+def kind_of(node: fx.Node, roles: Roles) -> Kind:
+    """What a node is; sums of gradients are found later."""
+    if node in roles.kinds:
+        return roles.kinds[node]
+    if node.op == "output":
+        return Kind.OUTPUT
+    namespace = getattr(node.target, "namespace", "")
+    return Kind.COLLECTIVE if namespace in ("_c10d_functional", "c10d_functional", "_dtensor") else Kind.COMPUTE
