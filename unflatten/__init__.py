@@ -6,6 +6,7 @@ from unflatten.info import Info as Info
 from unflatten.info import info as info
 from unflatten.modules import UnflattenedModule as UnflattenedModule
 from unflatten.recording.export import export as export
+from unflatten.render import in_notebooks as _in_notebooks
 from unflatten.rewrite.bypass import Bypass as Bypass
 from unflatten.rewrite.bypass import bypass as bypass
 from unflatten.rewrite.bypass import restore as restore
@@ -17,6 +18,8 @@ from unflatten.rewrite.swap_node import swap_node as swap_node
 from unflatten.view.recording import record as record
 from unflatten.view.view import GraphView as GraphView
 from unflatten.view.view import diff as diff
+
+_in_notebooks.install()
 
 __all__ = [
     "Bypass",

@@ -150,7 +150,7 @@ def browsing(command: str) -> Iterator[Page]:
         to_browser, write = os.pipe()
         read, from_browser = os.pipe()
         quiet = os.open(os.devnull, os.O_WRONLY)
-        # The browser reads from 3 and writes to 4; going through high numbers, neither is overwritten before it is read.
+        # The browser reads from 3 and writes to 4. Over high numbers, neither is overwritten before it is read.
         high = [os.dup2(fd, number, inheritable=True) for fd, number in ((to_browser, 203), (from_browser, 204))]
         actions = [
             (os.POSIX_SPAWN_DUP2, high[0], 3),

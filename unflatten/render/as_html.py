@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 from unflatten.render.folding import grouped
-from unflatten.render.picture import Details, Picture
+from unflatten.render.picture import Cluster, Details, Node, Picture
 from unflatten.render.reading import picture
 from unflatten.render.text import clean, escaped
 
@@ -78,14 +78,9 @@ def data(drawn: Picture) -> str:
     def told(details: Details) -> list[int]:
         return [text(part) for pair in details for part in pair]
 
-    clusters = [
-        [each.parent, text(each.name), text(each.path), text(each.type_name), text(each.title), text(each.phase)]
-        + [each.nodes, told(each.details)]
-        for each in drawn.clusters
-    ]
+    clusters = [[each.parent, *map(text, _words(each)), each.nodes, told(each.details)] for each in drawn.clusters]
     nodes = [
-        [text(each.name), text(each.op), each.cluster, text(each.value), text(each.shape.value), text(each.phase)]
-        + [text(each.target), told(each.details)]
+        [text(each.name), text(each.op), each.cluster, *map(text, _texts(each)), told(each.details)]
         for each in drawn.nodes
     ]
     edges = [part for edge in drawn.edges for part in (edge.source, edge.target, int(edge.delayed))]
@@ -93,3 +88,11 @@ def data(drawn: Picture) -> str:
     written = json.dumps(found, separators=(",", ":"))
     # Nothing in it can end the script element, or begin a comment in it.
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _words(cluster: Cluster) -> tuple[str, ...]:
+    return cluster.name, cluster.path, cluster.type_name, cluster.title, cluster.phase
+
+
+def _texts(node: Node) -> tuple[str, ...]:
+    return node.value, node.shape.value, node.phase, node.target

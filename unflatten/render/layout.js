@@ -3,8 +3,8 @@
 
 const GAP_X = 18, GAP_Y = 34, PAD = 14, HEAD = 26, PORT = 8, MANY_BENDS = 3000;
 
-// An order of layers in which all edges but those of cycles go down.
-function layersOf(count, edges) {
+// An order of layers in which all edges but those of cycles go down, below the one of what comes in.
+function layersOf(count, edges, first) {
   const out = Array.from({ length: count }, () => []);
   for (const edge of edges) out[edge.a].push(edge);
   const state = new Uint8Array(count), order = [];
@@ -28,7 +28,8 @@ function layersOf(count, edges) {
       }
     }
   }
-  const layer = new Int32Array(count);
+  const layer = new Int32Array(count).fill(1);
+  layer[first] = 0;
   const ends = (edge) => (edge.back ? [edge.b, edge.a] : [edge.a, edge.b]);
   for (const item of order.reverse())
     for (const edge of out[item]) if (!edge.back) layer[edge.b] = Math.max(layer[edge.b], layer[item] + 1);
@@ -39,7 +40,7 @@ function layersOf(count, edges) {
     next[from] = Math.min(next[from], layer[to]);
   }
   // What nothing leads into is drawn close to what takes it.
-  for (let item = 0; item < count; item++) if (!fed[item] && next[item] < 1 << 30) layer[item] = Math.max(0, next[item] - 1);
+  for (let item = 0; item < count; item++) if (!fed[item] && next[item] < 1 << 30) layer[item] = Math.max(layer[item], next[item] - 1);
   return layer;
 }
 
@@ -74,10 +75,9 @@ function mean(cells, fallback) {
 
 // Rows of cells: one for each item, and one for each bend of an edge that skips rows.
 function rowsOf(items, edges, count) {
-  const layer = layersOf(items.length, edges);
-  // What comes in is above all, what goes out below.
-  layer.forEach((row, at) => (layer[at] = row + 1));
+  const layer = layersOf(items.length, edges, count);
   layer[count] = 0;
+  layer[count + 1] = 0;
   layer[count + 1] = layer.reduce((most, row) => Math.max(most, row), 0) + 1;
   const rows = [];
   const put = (cell) => {
@@ -158,7 +158,7 @@ function layout(items, edges) {
   const shift = PAD - left;
   for (const row of rows) for (const cell of row) cell.x += shift;
   const places = cells.slice(0, count).map((cell) => ({ x: cell.x - cell.w / 2, y: cell.top }));
-  const height = y - GAP_Y + PAD;
+  const height = rows[cells[count + 1].row].length ? y : y - GAP_Y + PAD;
   const lines = local.map((edge, at) => ({ a: edges[at].a, b: edges[at].b, points: points(edge, cells, count, height), late: edge.late }));
   return { w: right - left + 2 * PAD, h: height, enter: cells[count].x, leave: cells[count + 1].x, places, lines };
 }

@@ -76,12 +76,12 @@ function showPanel() {
 
 // The tree of modules. Rows of what is closed are not made.
 function rowOf(it, full) {
-  const twist = it.isNode || it.only || !it.inside.length ? "" : open.has(it) ? "\u25be" : "\u25b8";
+  const twist = it.isNode || it.only ? "" : open.has(it) ? "\u25be" : "\u25b8";
   const name = full ? (it.isNode ? it.name : it.path || it.name) : it.isNode ? it.name : it.title;
   const more = full && !it.isNode ? it.type.split(".").pop() : it.isNode ? `${it.op} ${it.value}` : "";
-  const phase = full && it.phase && it.phase !== "forward" ? ` ${it.phase}` : "";
   const row = html("div", { class: `row${it === chosen ? " chosen" : ""}`, "data-id": it.id, title: it.isNode ? it.name : it.path },
-    html("span", { class: "twist" }, twist), html("span", { class: "name" }, short(name, 60)), html("span", { class: "kind" }, short(more, 40) + phase));
+    html("span", { class: "twist" }, twist), html("span", { class: "name" }, short(name, 60)), html("span", { class: "kind" }, short(more, 40)));
+  if (full && it.phase) row.append(html("span", { class: `mark ${it.phase}`, title: it.phase }));
   if (!it.isNode) row.append(html("span", { class: "count" }, it.count.toLocaleString("en")));
   return row;
 }

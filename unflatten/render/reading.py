@@ -51,6 +51,11 @@ def register(kind: type, reader: Reader) -> None:
     _readers[kind] = reader
 
 
+def reader_of(obj: object) -> Reader | None:
+    """What makes the picture of an object, None where nothing does."""
+    return next((_readers[kind] for kind in type(obj).__mro__ if kind in _readers), None)
+
+
 def picture(obj: Any, path: str = "") -> Picture:
     """What a drawing of something shows, as plain values.
 
@@ -73,9 +78,9 @@ def picture(obj: Any, path: str = "") -> Picture:
         >>> [cluster.title for cluster in found.clusters]
         ['Sequential', '0: Linear']
     """
-    for kind in type(obj).__mro__:
-        if kind in _readers:
-            return _readers[kind](obj, path)
+    reader = reader_of(obj)
+    if reader is not None:
+        return reader(obj, path)
     raise NotDrawableError(
         f"can't draw a {type(obj).__name__}: give an unflattened module, an ExportedProgram, a torch.fx graph or "
         "GraphModule, a GraphView or a region of one. A plain module has no graph yet: unflatten.unflatten("
