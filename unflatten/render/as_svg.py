@@ -17,6 +17,10 @@ from unflatten.render.text import clean, escaped
 SECONDS = 60
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _TITLE = re.compile(r"<title>(?:(n|cluster_)(\d+)|n(\d+)&#45;&gt;n(\d+)|[^<]*)</title>")
+_NODE = re.compile(r'<g id="[^"]*" class="node">.*?</g>', re.DOTALL)
+_OUTLINE = re.compile(r' (?:d|points)="([^"]*)"')
+_X = re.compile(r"(-?[\d.]+),-?[\d.]+")
+_LEFT = re.compile(r'text-anchor="start" x="[^"]*"')
 
 
 def svg(obj: Any, path: str = "", *, limit: int = LIMIT) -> str:
@@ -67,7 +71,17 @@ def drawn_by(command: str, drawn: Picture, seconds: float = SECONDS) -> str:
     if done.returncode:
         raise DrawingError(f"Graphviz can't draw this: {done.stderr.decode(errors='replace').strip()[:1000]}")
     found = done.stdout.decode()
-    return _TITLE.sub(lambda match: _titled(drawn, match), _COMMENT.sub("", found[found.index("<svg") :]))
+    found = _COMMENT.sub("", found[found.index("<svg") :])
+    return _TITLE.sub(lambda match: _titled(drawn, match), _NODE.sub(_centred, found))
+
+
+def _centred(node: re.Match[str]) -> str:
+    """A box whose text is in its middle with whatever font: Graphviz places the left end for the font that it has."""
+    outline = _OUTLINE.search(node[0])
+    ends = [float(x) for x in _X.findall(outline[1])] if outline else []
+    if not ends:
+        return node[0]
+    return _LEFT.sub(f'text-anchor="middle" x="{(min(ends) + max(ends)) / 2:.2f}"', node[0])
 
 
 def _titled(drawn: Picture, match: re.Match[str]) -> str:
