@@ -48,7 +48,7 @@ class Builder:
 
     def _of_call(self, parent: int, name: str, call: ModuleCall, phase: str) -> Cluster:
         kind, details = self.describe(call.path)
-        return Cluster(parent, name, str(call.path), call.type_name or kind, call.index, phase=phase, details=details)
+        return Cluster(parent, name, str(call.path), kind or call.type_name, call.index, phase=phase, details=details)
 
     def _container(self, parent: int, path: ModulePath, phase: str) -> int:
         def make() -> Cluster:
@@ -104,6 +104,8 @@ def counted(picture: Picture) -> Picture:
 
 def narrowed(picture: Picture, path: str) -> Picture:
     """A picture without the frames around what is at a path, and with what is outside of it beside it."""
+    if not path:
+        return picture
     wanted = ModulePath.parse(path)
     own = picture.own()
     dropped = {

@@ -57,11 +57,12 @@ def _first_nodes(picture: Picture) -> list[int]:
 def _levels(count: int, most: int) -> list[int]:
     """How many things each run has, outermost runs first."""
     sizes: list[int] = []
-    size = RUN
+    step = min(RUN, most)
+    size = step
     while count > most:
         sizes.insert(0, size)
-        count = -(-count // RUN)
-        size *= RUN
+        count = -(-count // step)
+        size *= step
     return sizes
 
 

@@ -103,8 +103,7 @@ class _Reader:
             for operand in dict.fromkeys(node.operands):
                 if (source := self._source(builder, operand)) is not None:
                     builder.join(source, self.numbers[node])
-        for region in regions:
-            self._outputs(builder, region)
+        self._outputs(builder, regions, set(flat))
         return narrowed(builder.finish(), str(self.drawn))
 
     def described(self, path: ModulePath) -> tuple[str, Details]:
@@ -190,13 +189,22 @@ class _Reader:
             self.numbers[value] = builder.add(made)
         return self.numbers[value]
 
-    def _outputs(self, builder: Builder, region: Region) -> None:
-        outputs = region.outputs if region.call is not None else tuple(_returned(self.module))
-        for value in dict.fromkeys(outputs):
+    def _outputs(self, builder: Builder, regions: list[Region], inside: set[FlatNode]) -> None:
+        """Adds what is used outside of all that is drawn."""
+        given = [value for region in regions for value in region.outputs]
+        if not self.path.names:
+            returned = list(_returned(self.module))
+            given += returned if regions and regions[0].call is None else ()
+            if len(regions) > 1:
+                place: Place = self.module.__dict__[PLACE]
+                others = (node for region in place.regions for node in region.nodes if node not in inside)
+                used = {operand for node in others for operand in node.operands} | set(returned)
+                given = [value for value in given if value in used]
+        for value in dict.fromkeys(given):
             if value in self.numbers:
                 details: Details = (("value", value.name),)
-                kind = Shape.OUTPUT
-                made = Node(f"output {value.name}", "output", 0, meta_value(value.meta), kind, details=details)
+                text = meta_value(value.meta)
+                made = Node(f"output {value.name}", "output", 0, text, Shape.OUTPUT, details=details)
                 builder.join(self.numbers[value], builder.add(made))
 
 

@@ -85,8 +85,7 @@ class _Reader:
                 if other in inside or self._is_port(builder, numbers, other):
                     builder.join(numbers[other], numbers[node])
         self._outputs(builder, inside, work)
-        picture = builder.finish()
-        return narrowed(picture, path) if path else picture
+        return narrowed(builder.finish(), path)
 
     def _type(self, path: ModulePath) -> str:
         return self.index.types.get(path, "")
