@@ -10,13 +10,23 @@ from torch import fx, nn
 
 from unflatten.calls.known import Place
 from unflatten.code.body import Apply, Local
+from unflatten.flat.operators import bodies
 from unflatten.flat.values import FlatInput, FlatNode, Source, Value
 from unflatten.modules import DEFINITION, PLACE, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
 from unflatten.regions import Region
 from unflatten.render.building import Builder, narrowed
 from unflatten.render.from_view import read_view
-from unflatten.render.labels import arguments_text, cut, meta_value, op_text, source_text, target_text, value_text
+from unflatten.render.labels import (
+    arguments_text,
+    body_text,
+    cut,
+    meta_value,
+    op_text,
+    source_text,
+    target_text,
+    value_text,
+)
 from unflatten.render.picture import Cluster, Details, Node, Picture, Shape
 from unflatten.rewrite.bypassed import ORIGINAL
 from unflatten.view.selecting import unknown
@@ -132,7 +142,8 @@ class _Reader:
                 self.numbers[item] = builder.add(self._node(item, cluster))
                 continue
             if item.call is not None:
-                cluster = builder.call(cluster, around, item.call, "forward", item.piece)
+                piece = (item.piece, item.cut) if item.cut else None
+                cluster = builder.call(cluster, around, item.call, "forward", piece)
             if self._is_replaced(item):
                 self._replaced(builder, item, cluster)
             else:
@@ -173,6 +184,7 @@ class _Reader:
             for operand in node.operands
             if isinstance(operand, FlatInput) and operand.source is not Source.USER
         )
+        details += ((body.name, body_text(body.module)) for body in bodies(node))
         if source := source_text(node.meta):
             details.append(("source", source))
         value, op = meta_value(node.meta), op_text(node.target)
@@ -216,8 +228,7 @@ def _returned(root: UnflattenedModule) -> Iterator[FlatNode]:
     """The values that a program returns, by its code."""
     place: Place = root.__dict__[PLACE]
     made: dict[int, tuple[FlatNode, ...]] = {}
-    bodies = getattr(type(root), DEFINITION).bodies
-    for body, origins in zip(bodies, place.origins, strict=False):
+    for body, origins in zip(getattr(type(root), DEFINITION).bodies, place.origins, strict=False):
         for step, origin in zip(body.steps, origins, strict=True):
             if isinstance(step, Apply) and isinstance(origin, FlatNode):
                 made[step.out] = (origin,)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, fx, nn
 
+from tests.support import reordering
 from tests.unit.render import models
 from unflatten import GraphView, UnflattenedModule, bypass, export, swap, unflatten
 from unflatten.errors import NotDrawableError, StructureError, UnknownPathError
@@ -180,6 +182,8 @@ def test_sizes_that_vary_and_branches() -> None:
             "sum", "gt", "cond", "getitem", "linear", "sum", "output", "output",
         ]  # fmt: skip
         assert titles(drawn) == ["Choice", "fc: Linear"]
+        cond = next(dict(node.details) for node in drawn.nodes if node.op == "cond")
+        assert (cond["true_graph_0"], cond["false_graph_0"]) == ("1 node: add", "1 node: sub")
         assert labels[0].startswith("x s")
         assert labels[0].endswith("x3 f32")
 
@@ -221,3 +225,31 @@ def test_pictures_check_themselves() -> None:
     ):
         with pytest.raises(StructureError):
             bad.verify()
+
+
+@pytest.mark.parametrize("how", reordering.ORDERS)
+def test_the_order_of_the_graph_does_not_matter(how: str) -> None:
+    program = copy.deepcopy(models.transformer())
+    reordering.reorder(program, how, random.Random(0))
+    assert picture(unflatten(program)) == picture(unflatten(models.transformer()))
+
+
+def test_a_call_that_was_cut_says_why() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.a(x) + self.b(x)
+
+    program = torch.export.export(Outer(), (torch.ones(2, 3),))
+    first, second, other, _ = (node for node in program.graph.nodes if node.op == "call_function")
+    first.append(other)
+    other.update_arg(0, first)
+    second.update_arg(0, other)
+    program.graph_module.recompile()
+    drawn = picture(unflatten(program))
+    pieces = [cluster for cluster in drawn.clusters if cluster.path == "a"]
+    assert [cluster.title for cluster in pieces] == ["a, piece 1: Sequential", "a, piece 2: Sequential"]
+    assert all("had to run before and after" in dict(cluster.details)["cut"] for cluster in pieces)
