@@ -145,3 +145,15 @@ def row(count: int) -> Picture:
     nodes = tuple(render.Node(f"n{at}", "relu", 0) for at in range(count))
     edges = tuple(render.Edge(at - 1, at) for at in range(1, count))
     return Picture("row", (render.Cluster(-1, "", nodes=count),), nodes, edges)
+
+
+def test_cycles_of_networks_go_up_and_are_dashed(page: Page, tmp_path: Path) -> None:
+    nodes = tuple(render.Node(name, name, 0) for name in ("in", "lif", "rec"))
+    edges = (render.Edge(0, 1), render.Edge(1, 2, delayed=True), render.Edge(2, 1), render.Edge(1, 1, delayed=True))
+    show(page, tmp_path, render.html(Picture("loop", (render.Cluster(-1, "", nodes=3),), nodes, edges)))
+    tops = page.run("seen.boxes.map(box => [box.it.name, box.y])")
+    heights = dict(tops)
+    assert heights["rec"] < heights["lif"]
+    assert page.run("document.querySelectorAll('path.late').length") == 2
+    assert page.run("document.querySelectorAll('path.line').length") == 4
+    assert page.messages == []

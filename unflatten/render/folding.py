@@ -103,8 +103,15 @@ def opened(picture: Picture, limit: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def folded(picture: Picture, limit: int = LIMIT) -> Picture:
-    """A picture of at most about `limit` boxes: modules that do not fit are single boxes."""
+def folded(picture: Picture, limit: int | None = None) -> Picture:
+    """A picture of at most about `limit` boxes: modules that do not fit are single boxes.
+
+    Without a limit, `LIMIT` boxes; if that is not all of it, half as many where there are several phases: the lines
+    between these are long, and take Graphviz long.
+    """
+    if limit is None:
+        several = len(picture.nodes) > LIMIT and len({node.phase for node in picture.nodes}) > 1
+        limit = LIMIT // 2 if several else LIMIT
     picture = grouped(picture, max(2, min(3 * RUN, limit)))
     return closed(picture, opened(picture, limit))
 
