@@ -215,3 +215,14 @@ def test_ten_thousand_nodes_are_drawn_folded() -> None:
     assert len(tower.nodes) == 9842
     root = parsed(render.svg(tower))
     assert 200 < sum(element.get("class") == "node" for element in root.iter()) <= 401
+
+
+def test_phases_differ_by_their_borders_too() -> None:
+    phases = ("forward", "backward", "recompute")
+    nodes = tuple(render.Node(phase, phase, 0, phase=phase) for phase in phases)
+    edges = (render.Edge(0, 1), render.Edge(2, 1, delayed=True))
+    text = dot_text(Picture("phases", (render.Cluster(-1, "", nodes=3),), nodes, edges))
+    styles = re.findall(r'n\d \[.* style="([^"]*)"', text)
+    assert styles == ["rounded,filled", "filled", "rounded,filled,dashed"]
+    assert 'n0 -> n1 [color="#c3cad3"]' in text
+    assert "n2 -> n1 [style=dashed" in text
