@@ -82,6 +82,7 @@ class Trial:
         self.model, self.kwargs = build()
         self.make, self.export = COLUMNS[column]
         self.expected = self.run(copy.deepcopy(self.model))
+        self.exported = self.export(copy.deepcopy(self.model), (), self.kwargs)
         with exporting(), torch.no_grad():
             self.calls = calls_of(copy.deepcopy(self.model), (), self.kwargs)
 
@@ -92,8 +93,8 @@ class Trial:
             return module(**copy.deepcopy(self.kwargs))
 
     def program(self) -> ExportedProgram:
-        """A fresh program."""
-        return self.export(copy.deepcopy(self.model), (), self.kwargs)
+        """A fresh program: some results change the one that they are made from."""
+        return copy.deepcopy(self.exported)
 
     def fresh(self) -> nn.Module:
         """A fresh result."""
