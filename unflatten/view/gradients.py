@@ -19,6 +19,7 @@ from torch import fx
 from unflatten.paths import Scope
 from unflatten.view.owners import Draft, enclosing
 from unflatten.view.phases import is_gradient_of_loss
+from unflatten.view.twins import Numbers
 from unflatten.view.values import Phase
 
 _aten = torch.ops.aten
@@ -37,17 +38,26 @@ class Gradients:
 
     Attributes:
         draft: the owners.
-        twins: the forward operators that a backward node may belong to.
+        numbers: forward nodes by sequence number.
+        twins: the forward operators that a backward node may belong to, where more is known than its number.
         complete: nodes that are all of the gradient of a tensor, with that.
         sources: backward nodes that no gradient reaches, with the forward tensors that they are made from.
     """
 
     draft: Draft
+    numbers: Numbers
     twins: dict[fx.Node, Sequence[fx.Node]] = field(default_factory=dict)
     complete: dict[fx.Node, fx.Node] = field(default_factory=dict)
     sources: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
     _users: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
     _shapes: dict[fx.Node, Any] = field(default_factory=dict)
+
+    def twins_of(self, node: fx.Node) -> Sequence[fx.Node]:
+        """The forward operators that a backward node may belong to, as far as that is known."""
+        if node not in self.twins:
+            idle = node.op in ("placeholder", "output") or self.draft.phases[node] is not Phase.BACKWARD
+            self.twins[node] = () if idle else self.numbers.twins(node)[0]
+        return self.twins[node]
 
     def look(self, node: fx.Node) -> None:
         """Notes whether a node has to do with gradients at all, or is the gradient of a loss."""
@@ -105,7 +115,7 @@ class Gradients:
         else:
             found = [
                 tensor
-                for twin in self.twins.get(node, ())
+                for twin in self.twins_of(node)
                 for tensor in twin.all_input_nodes
                 if self._same_shape(tensor, node)
             ]
