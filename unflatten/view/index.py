@@ -52,7 +52,8 @@ class Index:
     state: dict[ModulePath, dict[str, fx.Node]] = field(default_factory=dict)
     _scopes: dict[int, Scope] = field(default_factory=dict)
     _inside: dict[ModulePath, list[int]] = field(default_factory=dict)
-    _seen: list[Any] = field(default_factory=list)
+    _facts: list[Any] = field(default_factory=list)
+    _metadata: Metadata = field(default_factory=Metadata)
 
     @staticmethod
     @paused_collector()
@@ -74,13 +75,14 @@ class Index:
         index = Index(nodes, {node: at for at, node in enumerate(nodes)}, draft.owners(), roles)
         index.types[ROOT] = draft.stacks.root_type
         index._group()
-        index._seen = _state(nodes, draft.metadata)
+        index._metadata, index._facts = draft.metadata, _facts(nodes)
         return index
 
     def is_of(self, graph: fx.Graph) -> bool:
         """Whether a graph still is as it was."""
         nodes = list(graph.nodes)
-        return nodes == self.nodes and _state(nodes, Metadata.of(nodes)) == self._seen
+        same = nodes == self.nodes and _facts(nodes) == self._facts
+        return same and self._metadata.is_like(Metadata.of(nodes))
 
     def _group(self) -> None:
         known: dict[ModulePath, None] = {ROOT: None}
@@ -162,10 +164,9 @@ def _up(path: ModulePath, known: Mapping[ModulePath, None]) -> Iterator[ModulePa
         path = path.parent
 
 
-def _state(nodes: Sequence[fx.Node], metadata: Metadata) -> list[Any]:
+def _facts(nodes: Sequence[fx.Node]) -> list[Any]:
     # Lists of what is there already: new containers for each node would keep the garbage collector busy.
-    facts = [list(map(fact, nodes)) for fact in _FACTS]
-    return [*facts, metadata.stacks, metadata.forward_stacks, metadata.origins, metadata.numbers]
+    return [list(map(fact, nodes)) for fact in _FACTS]
 
 
 def natural(name: str) -> tuple[int, int, str]:

@@ -13,6 +13,8 @@ from unflatten.paths import ModuleCall, ModulePath, Scope
 from unflatten.view.values import Phase
 
 KEY = "unflatten_scope"
+MADE = "unflatten_made"
+"""Metadata of nodes that a pass made: autograd never saw them."""
 
 
 def read_origin(found: Any) -> tuple[Scope, Phase | None]:

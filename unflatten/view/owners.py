@@ -158,10 +158,13 @@ def own_forward(draft: Draft) -> None:
 
 
 def _parameter_paths(draft: Draft, todo: Sequence[fx.Node]) -> dict[fx.Node, list[ModulePath]]:
-    """The holders of the parameters that nodes take, as they are or transposed and the like."""
+    """The modules that nodes call, and the holders of parameters that they take, as they are or transposed."""
     holders = {node: [ModulePath.parse(name).parent] for node, name in draft.roles.names.items()}
     found: dict[fx.Node, list[ModulePath]] = {}
     for node in todo:
+        if node.op == "call_module":
+            found[node] = [ModulePath.parse(str(node.target))]
+            continue
         paths = [path for other in node.all_input_nodes for path in holders.get(other, ())]
         if paths:
             found[node] = paths

@@ -14,6 +14,7 @@ from torch import fx
 
 from unflatten.view.metadata import Metadata
 from unflatten.view.numbering import numbered
+from unflatten.view.origins import KEY
 from unflatten.view.roles import Roles
 from unflatten.view.stacks import FORWARD_STACK, STACK
 from unflatten.view.values import Kind, Phase
@@ -28,11 +29,11 @@ def phases_of(
 ) -> tuple[dict[fx.Node, Phase], dict[fx.Node, fx.Node]]:
     """The phase of each node of a graph, in linear time; and of nodes computed again, what they compute again."""
     after = _after_seeds(nodes, roles)
-    needed = _needed_by_forward(nodes, roles, after)
+    needed = _needed_by_forward(nodes, roles, after, metadata)
     backward_only = bool(after) and all(node in after for node in roles.results) and bool(roles.tangents)
-    tagged = any("autograd_backward" in node.meta or "partitioner_tag" in node.meta for node in nodes)
+    partitioned = any(tag is not None for tag in metadata.tags)
+    tagged = partitioned or any(flag is not None for flag in metadata.flags)
     stacked = any(metadata.stacks)
-    partitioned = any("partitioner_tag" in node.meta for node in nodes)
     again = {} if partitioned or not after else _repeated(nodes, needed, after)
     phases: dict[fx.Node, Phase] = {}
     for node, origin in zip(nodes, metadata.origins, strict=True):
@@ -87,15 +88,25 @@ def is_gradient_of_loss(node: fx.Node, roles: Roles) -> bool:
     return bool(node.all_input_nodes)
 
 
-def _needed_by_forward(nodes: Sequence[fx.Node], roles: Roles, after: set[fx.Node]) -> set[fx.Node]:
+def _needed_by_forward(nodes: Sequence[fx.Node], roles: Roles, after: set[fx.Node], metadata: Metadata) -> set[fx.Node]:
+    """What the results of the forward need, and what nothing uses but a forward left."""
     needed = {node for node in roles.results if node not in after and node not in roles.gradients}
+    captured = "seq_nr" if any(number is not None for number in metadata.numbers) else "val"
     for node in reversed(nodes):
         if node in after or node.op == "output":
             continue
-        if node in needed or not (node.users or node.meta.get("autograd_backward")):
+        if node in needed or not (node.users or _is_left_by_backward(node, captured)):
             needed.add(node)
             needed.update(other for other in node.all_input_nodes if other not in after)
     return needed
+
+
+def _is_left_by_backward(node: fx.Node, captured: str) -> bool:
+    """Whether a node that nothing uses is of the backward, or a pass put it there, as far as metadata tells."""
+    meta = node.meta
+    origin = KEY in meta and meta[KEY][1] not in ("", Phase.FORWARD.value)
+    tag = str(meta.get("partitioner_tag", "")).endswith("backward")
+    return bool(origin or tag or meta.get("autograd_backward") or (captured not in meta and KEY not in meta))
 
 
 def _repeated(nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node]) -> dict[fx.Node, fx.Node]:

@@ -28,6 +28,7 @@ class Numbers:
         for node, phase, number in zip(draft.nodes, draft.phases.values(), draft.metadata.numbers, strict=True):
             if number is not None and phase is Phase.FORWARD:
                 self._all.setdefault(number, []).append(node)
+        self.are_known = bool(self._all)
         self._sorted = sorted(number for number in self._all if isinstance(number, int))
 
     def twins(self, node: fx.Node) -> tuple[Sequence[fx.Node], bool]:
