@@ -14,6 +14,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.support import capturing
 from tests.support.comparing import differences
+from tests.support.sharded import ShardedStack, group_name
 from unflatten import GraphView
 from unflatten.errors import EmptySelectionError, IllegalMoveError, ViewError
 from unflatten.view.values import Kind, Phase
@@ -29,58 +30,11 @@ def group() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def _group() -> str:
-    world = dist.group.WORLD
-    assert world is not None
-    return world.group_name
-
-
-class Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return c10d.wait_tensor(c10d.all_gather_into_tensor(x, 2, _group()))
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return c10d.wait_tensor(c10d.reduce_scatter_tensor(grad.contiguous(), "avg", 2, _group()))
-
-
-class Sharded(nn.Module):
-    """A linear layer of which each of two ranks holds half."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight, self.bias = nn.Parameter(torch.randn(4, 8)), nn.Parameter(torch.randn(4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, Gather.apply(self.weight), Gather.apply(self.bias))
-
-
-class Layer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b = Sharded(), Sharded()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.b(torch.sigmoid(self.a(x)))
-
-
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(Layer() for _ in range(3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
 @pytest.fixture
 def view() -> GraphView:
     torch.manual_seed(0)
     args = (torch.randn(2, 8),)
-    return GraphView(copy.deepcopy(capturing.joint(capturing.by_dynamo(Model(), args), args)))
+    return GraphView(copy.deepcopy(capturing.joint(capturing.by_dynamo(ShardedStack(), args), args)))
 
 
 class TwoRanks(fx.Interpreter):
@@ -134,7 +88,7 @@ def test_one_operator_only(view: GraphView) -> None:
 def test_all_reduce() -> None:
     class Reduced(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
-            name = _group()
+            name = group_name()
             x, y = c10d.all_reduce(x * 2, "sum", name), c10d.all_reduce(y + 1, "sum", name)
             return c10d.wait_tensor(x) @ c10d.wait_tensor(y)
 
@@ -160,7 +114,7 @@ def test_plans_that_make_no_sense_are_refused(view: GraphView) -> None:
 def test_a_collective_that_needs_another_is_refused() -> None:
     class Chained(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            name = _group()
+            name = group_name()
             x = c10d.wait_tensor(c10d.all_reduce(x * 2, "sum", name))
             return c10d.wait_tensor(c10d.all_reduce(x + 1, "sum", name))
 

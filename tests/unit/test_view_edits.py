@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import operator
-from typing import Any
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, fx, nn
 
 from tests.support import capturing
 from tests.support.comparing import differences
+from tests.support.running import results_of, values_of
 from tests.support.trainable import MODELS
 from unflatten import GraphView
 from unflatten.errors import EmptySelectionError, IllegalMoveError, ViewError
@@ -31,33 +31,6 @@ def captured() -> dict[str, fx.GraphModule]:
     return {name: _joint(name) for name in MODELS}
 
 
-def _inputs(module: fx.GraphModule) -> list[Tensor]:
-    """Real values for the placeholders of a graph."""
-    torch.manual_seed(0)
-    found = []
-    for node in module.graph.find_nodes(op="placeholder"):
-        value = node.meta["val"]
-        small = torch.randint(0, 3, value.shape, dtype=value.dtype) if not value.is_floating_point() else None
-        found.append(torch.rand(value.shape, dtype=value.dtype) + 0.1 if small is None else small)
-    return found
-
-
-class _Recorder(fx.Interpreter):
-    def __init__(self, module: fx.GraphModule) -> None:
-        super().__init__(module, garbage_collect_values=False)
-
-
-def _values(module: fx.GraphModule) -> dict[fx.Node, Any]:
-    recorder = _Recorder(module)
-    recorder.run(*(value.clone() for value in _inputs(module)), enable_io_processing=False)
-    return recorder.env
-
-
-def _results(module: fx.GraphModule) -> Any:
-    runner = fx.Interpreter(module)
-    return runner.run(*(value.clone() for value in _inputs(module)), enable_io_processing=False)
-
-
 def _regions(view: GraphView) -> list[Region]:
     calls = [call for path in view.index.children for call in (view[str(path)].calls or (view[str(path)],))]
     phased = [each for call in calls for each in (call.forward, call.backward, call.recompute)]
@@ -67,7 +40,7 @@ def _regions(view: GraphView) -> list[Region]:
 @pytest.mark.parametrize("name", list(MODELS))
 def test_every_region_runs_alone(name: str, captured: dict[str, fx.GraphModule]) -> None:
     view = GraphView(captured[name])
-    known = _values(view.module)
+    known = values_of(view.module)
     with view.unchanging():
         for region in _regions(view):
             alone = region.extract()
@@ -93,15 +66,15 @@ def test_an_extracted_region_has_a_view_of_its_own(captured: dict[str, fx.GraphM
 def test_outline_and_inline(path: str, phase: str, captured: dict[str, fx.GraphModule]) -> None:
     module = copy.deepcopy(captured["transformer"])
     view = GraphView(module)
-    before, tree = _results(module), repr(view)
+    before, tree = results_of(module), repr(view)
     call = getattr(view[path], phase).outline()
     module.graph.lint()
     assert call.op == "call_module"
-    assert differences(before, _results(module)) == []
+    assert differences(before, results_of(module)) == []
     assert call in getattr(view[path], phase).nodes
     view.inline(call)
     module.graph.lint()
-    assert differences(before, _results(module)) == []
+    assert differences(before, results_of(module)) == []
     assert repr(view) == tree
     assert not [name for name, _ in module.named_children()]
 
@@ -109,15 +82,15 @@ def test_outline_and_inline(path: str, phase: str, captured: dict[str, fx.GraphM
 def test_replace_by_a_function_and_a_module(captured: dict[str, fx.GraphModule]) -> None:
     module = copy.deepcopy(captured["transformer"])
     view = GraphView(module)
-    before = _results(module)
+    before = results_of(module)
     region = view["layers.0.mlp.1"].forward
     assert [port.name for port in region.inputs] == ["view_12"]
     made = region.replace(torch.nn.functional.gelu)
-    assert differences(before, _results(module)) == []
+    assert differences(before, results_of(module)) == []
     assert region.nodes == (made,)
     again = region.replace(nn.GELU())
     module.graph.lint()
-    assert differences(before, _results(module)) == []
+    assert differences(before, results_of(module)) == []
     assert isinstance(module.get_submodule(str(again.target)), nn.GELU)
 
 
@@ -133,7 +106,7 @@ def test_a_region_that_can_not_run_as_one_is_left_alone(captured: dict[str, fx.G
 def test_hoisting_moves_only_what_has_to(captured: dict[str, fx.GraphModule]) -> None:
     module = copy.deepcopy(captured["transformer"])
     view = GraphView(module)
-    before = _results(module)
+    before = results_of(module)
     names = [node.name for node in module.graph.nodes]
     transposes = view.find(path="layers.1", op="aten.t", phase="forward")
     moved = view["layers.0"].forward.hoist(transposes)
@@ -143,7 +116,7 @@ def test_hoisting_moves_only_what_has_to(captured: dict[str, fx.GraphModule]) ->
     gone = {node.name for node in moved}
     left = [node.name for node in module.graph.nodes if node not in moved]
     assert left == [name for name in names if name not in gone]
-    assert differences(before, _results(module)) == []
+    assert differences(before, results_of(module)) == []
     assert view["layers.1"].forward.nodes[:6] == transposes
 
 
@@ -173,12 +146,12 @@ def test_a_refused_hoist_gives_one_reason(captured: dict[str, fx.GraphModule]) -
 def test_sink(captured: dict[str, fx.GraphModule]) -> None:
     module = copy.deepcopy(captured["transformer"])
     view = GraphView(module)
-    before = _results(module)
+    before = results_of(module)
     gradient = view.find(path="head", op="aten.sum", phase="backward")[0]
     chain = [node for node in view.head.backward.nodes if node is gradient or gradient in node.all_input_nodes]
     assert view["layers.1"].backward.sink([gradient]) == chain
     module.graph.lint()
-    assert differences(before, _results(module)) == []
+    assert differences(before, results_of(module)) == []
     with pytest.raises(IllegalMoveError, match="has to stay in this order"):
         view["layers.0"].forward.sink(view.embed.forward.nodes)
 

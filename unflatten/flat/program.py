@@ -26,6 +26,8 @@ from unflatten.paths import ROOT, ModulePath
 from unflatten.recording.record import record_of
 from unflatten.scopes import ScopeReader
 
+_GRAPH = "; or look at this graph by module: unflatten.GraphView(graph)['path.of.module']"
+
 
 def read_program(program: ExportedProgram) -> FlatProgram:
     """Reads an exported program, in time linear in its size.
@@ -38,6 +40,7 @@ def read_program(program: ExportedProgram) -> FlatProgram:
         raise NotAProgramError(
             f"expected a torch.export.ExportedProgram, got {type(program).__name__}. "
             "Export the module first: program = torch.export.export(module, args)"
+            + (_GRAPH if isinstance(program, fx.Graph | fx.GraphModule) else "")
         )
     _refuse_joint(program)
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]

@@ -2,98 +2,48 @@
 
 from __future__ import annotations
 
-import bisect
 import operator
 from collections.abc import Sequence
 
-import torch
 from torch import fx
 
 from unflatten.view.gradients import Gradients
 from unflatten.view.owners import Draft, enclosing
+from unflatten.view.twins import Numbers
 from unflatten.view.values import Evidence, Kind, Phase
 
 
 def own_backward(draft: Draft) -> None:
     """Gives every backward node an owner, in one pass over the graph and one back."""
-    gradients = Gradients(draft)
+    gradients = Gradients(draft, Numbers(draft))
     for node, result in draft.roles.tangents.items():
         if result is not None:
             gradients.complete[node] = result
-    unsure = _find_twins(draft, gradients)
-    told = all(node in draft.scopes or node.meta.get("is_gradient_acc") for node in unsure)
+    backward = [node for node, phase in draft.phases.items() if phase is Phase.BACKWARD]
+    backward = [node for node in backward if node.op not in ("placeholder", "output")]
+    blank = [node for node in backward if node not in draft.scopes]
+    sure = {node for node in blank if gradients.numbers.twins(node)[1]}
+    # Where metadata tells all of it, there is no need to look at the gradients.
+    told = all(node in sure or node.meta.get("is_gradient_acc") for node in blank)
     late: list[fx.Node] = []
-    for node, twins in list(gradients.twins.items()):
-        if not told:  # where metadata tells all of it, there is no need to look at the gradients
+    for node in blank if told else backward:
+        if not told:
             gradients.look(node)
         if node in draft.scopes:
             continue
+        twins = gradients.twins_of(node)
         if node.meta.get("is_gradient_acc") or (not twins and gradients.is_sum(node)):
             _own_sum(draft, gradients, node)
-        elif twins and node not in unsure:
+        elif twins and node in sure:
             _own_by_number(draft, gradients, node)
         elif node in gradients.sources or not _own_by_dataflow(draft, gradients, node, twins):
             late.append(node)
     _own_by_users(draft, gradients, late)
 
 
-def _find_twins(draft: Draft, gradients: Gradients) -> set[fx.Node]:
-    """Notes the forward nodes with the numbers of backward nodes; gives those for which that is not sure."""
-    numbers = _Numbers(draft)
-    unsure = set()
-    for node in draft.nodes:
-        if draft.phases[node] is Phase.BACKWARD and node.op not in ("placeholder", "output"):
-            gradients.twins[node], sure = numbers.twins(node)
-            if not sure:
-                unsure.add(node)
-    return unsure
-
-
-class _Numbers:
-    """Forward nodes by sequence number.
-
-    A forward node has the number of the autograd node that was made last. The operator that made number n is thus
-    the one with the smallest number that is not below n.
-    """
-
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        self._nodes: dict[int, list[fx.Node]] = {}
-        self._flagged = False
-        for node in draft.nodes:
-            self._flagged = self._flagged or bool(node.meta.get("autograd_backward"))
-            number = node.meta.get("seq_nr")
-            known = draft.phases[node] is Phase.FORWARD and node in draft.scopes
-            if known and isinstance(number, int) and _may_have_gradient(node):
-                self._nodes.setdefault(number, []).append(node)
-        self._sorted = sorted(self._nodes)
-
-    def twins(self, node: fx.Node) -> tuple[Sequence[fx.Node], bool]:
-        """The forward nodes that a backward node may belong to, and whether its number says so without doubt."""
-        number = node.meta.get("seq_nr")
-        flagged = node.meta.get("autograd_backward") or not self._flagged
-        if not isinstance(number, int) or node.meta.get("is_gradient_acc") or not flagged:
-            return (), False
-        if number in self._nodes:
-            return self._nodes[number], True
-        at = bisect.bisect_left(self._sorted, number)
-        if at in (0, len(self._sorted)):
-            return (), False
-        above, below = self._nodes[self._sorted[at]], self._nodes[self._sorted[at - 1]]
-        same = {self._draft.scopes[other] for other in above} == {self._draft.scopes[other] for other in below}
-        return above if same else (), same
-
-
-def _may_have_gradient(node: fx.Node) -> bool:
-    """Whether a node gives numbers that have gradients; one that does not has the number of the node before."""
-    value = node.meta.get("val")
-    first = value[0] if isinstance(value, tuple | list) and value else value
-    return not isinstance(first, torch.Tensor) or first.is_floating_point() or first.is_complex()
-
-
 def _own_by_number(draft: Draft, gradients: Gradients, node: fx.Node) -> None:
     """Owns a node by the forward nodes of its number: those that share saved tensors with it, where they differ."""
-    twins = gradients.twins[node]
+    twins = gradients.twins_of(node)
     if len({draft.scopes[twin] for twin in twins}) > 1:
         saved = gradients.saved(node)
         twins = gradients.twins[node] = _most_sharing(draft, gradients, list(twins), saved) or twins
@@ -114,7 +64,7 @@ def _own_by_dataflow(draft: Draft, gradients: Gradients, node: fx.Node, near: Se
     taken = [other for other in node.all_input_nodes if gradients.is_gradient(other)]
     saved = gradients.saved(node)
     if node.target is operator.getitem and taken:
-        gradients.twins[node] = gradients.twins.get(taken[0], ())
+        gradients.twins[node] = gradients.twins_of(taken[0])
         if taken[0] in draft.scopes:
             draft.settle(node, draft.scopes[taken[0]], draft.evidence[taken[0]])
             return True
@@ -134,7 +84,7 @@ def _takers(draft: Draft, gradients: Gradients, taken: fx.Node) -> list[fx.Node]
     whole = (
         other.all_input_nodes[0] if other.target is operator.getitem else other for other in gradients.whole(taken)
     )
-    found = [*whole, *gradients.twins.get(taken, ())]
+    found = [*whole, *gradients.twins_of(taken)]
     return [other for other in found if other in draft.scopes and other.op not in ("placeholder", "get_attr")]
 
 
@@ -163,8 +113,8 @@ def _own_by_users(draft: Draft, gradients: Gradients, late: Sequence[fx.Node]) -
     for node in reversed(late):
         users = [user for user in node.users if user.op != "output"]
         scopes = [draft.scopes[user] for user in users if user in draft.scopes]
-        twins = gradients.twins.get(node, ())
-        wanted = dict.fromkeys(twin for user in users for twin in gradients.twins.get(user, ()))
+        twins = gradients.twins_of(node)
+        wanted = dict.fromkeys(twin for user in users for twin in gradients.twins_of(user))
         inner = [twin for twin in twins if twin in wanted and not gradients.may_enter(node, twin)]
         ends = [twin for twin in twins if len(users) < len(node.users) and gradients.ends(node, twin)]
         fitting = inner or ends

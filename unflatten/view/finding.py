@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import fx
 
 from unflatten.errors import ViewError
@@ -74,4 +75,46 @@ def _is_op(node: fx.Node, op: Any) -> bool:
 
 def _is_annotated(node: fx.Node, wanted: Mapping[str, Any]) -> bool:
     custom = node.meta.get("custom") or {}
-    return all(key in custom and (value is ... or custom[key] == value) for key, value in wanted.items())
+    return all(
+        key in custom and (value is ... or frozen(custom[key]) == frozen(value)) for key, value in wanted.items()
+    )
+
+
+def frozen(value: Any) -> Any:
+    """Lists, which a saved program has where there were tuples, as tuples; mappings as tuples of pairs.
+
+    >>> frozen({"stage": [1, 2]})
+    (('stage', (1, 2)),)
+    """
+    if isinstance(value, list | tuple):
+        return tuple(map(frozen, value))
+    if isinstance(value, Mapping):
+        return tuple((key, frozen(each)) for key, each in value.items())
+    return frozenset(value) if isinstance(value, set) else value
+
+
+def reader(key: str | Callable[[fx.Node], Any]) -> Callable[[fx.Node], Any]:
+    """What gives the value that a node has for a key: of its metadata, its annotations, or what a function gives."""
+
+    def read(node: fx.Node) -> Any:
+        if callable(key):
+            value = key(node)
+        else:
+            value = node.meta.get(key, (node.meta.get("custom") or {}).get(key))
+        value = frozen(value)
+        if isinstance(value, torch.Tensor) or not _is_hashable(value):
+            raise ViewError(
+                f"{node.name!r} has a {type(value).__name__} for {key if isinstance(key, str) else 'this key'!r}, by "
+                "which nodes can't be grouped: give a function of the node that makes a number, text or tuple of it"
+            )
+        return value
+
+    return read
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return not isinstance(value, tuple) or not any(isinstance(each, torch.Tensor) for each in value)

@@ -17,8 +17,11 @@ import torch
 from torch import fx
 
 from unflatten.paths import Scope
+from unflatten.view.origins import KEY, MADE
 from unflatten.view.owners import Draft, enclosing
 from unflatten.view.phases import is_gradient_of_loss
+from unflatten.view.stacks import FORWARD_STACK, STACK
+from unflatten.view.twins import Numbers
 from unflatten.view.values import Phase
 
 _aten = torch.ops.aten
@@ -37,17 +40,27 @@ class Gradients:
 
     Attributes:
         draft: the owners.
-        twins: the forward operators that a backward node may belong to.
+        numbers: forward nodes by sequence number.
+        twins: the forward operators that a backward node may belong to, where more is known than its number.
         complete: nodes that are all of the gradient of a tensor, with that.
         sources: backward nodes that no gradient reaches, with the forward tensors that they are made from.
     """
 
     draft: Draft
+    numbers: Numbers
     twins: dict[fx.Node, Sequence[fx.Node]] = field(default_factory=dict)
     complete: dict[fx.Node, fx.Node] = field(default_factory=dict)
     sources: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
     _users: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
     _shapes: dict[fx.Node, Any] = field(default_factory=dict)
+
+    def twins_of(self, node: fx.Node) -> Sequence[fx.Node]:
+        """The forward operators that a backward node may belong to, as far as that is known."""
+        node = self._through(node)
+        if node not in self.twins:
+            idle = node.op in ("placeholder", "output") or self.draft.phases[node] is not Phase.BACKWARD
+            self.twins[node] = () if idle else self.numbers.twins(node)[0]
+        return self.twins[node]
 
     def look(self, node: fx.Node) -> None:
         """Notes whether a node has to do with gradients at all, or is the gradient of a loss."""
@@ -91,21 +104,27 @@ class Gradients:
     def users(self, node: fx.Node) -> list[fx.Node]:
         """The forward operators that a tensor is differentiated through."""
         if node not in self._users:
-            self._users[node] = [
-                user
-                for user in node.users
-                if user.op != "output" and self.draft.phases[user] is Phase.FORWARD and user.target not in _NO_GRADIENT
-            ]
+            self._users[node] = found = []
+            pending, seen = list(node.users), set(node.users)
+            for user in pending:
+                if user.op == "output" or self.draft.phases[user] is not Phase.FORWARD or user.target in _NO_GRADIENT:
+                    continue
+                if self._is_added(user):
+                    pending += [other for other in user.users if other not in seen]
+                    seen.update(user.users)
+                else:
+                    found.append(user)
         return self._users[node]
 
     def of(self, node: fx.Node) -> list[fx.Node]:
         """The tensors that a node may be the gradient of, or a part of the gradient."""
+        node = self._through(node)
         if node in self.complete:
             found = [self.complete[node]]
         else:
             found = [
                 tensor
-                for twin in self.twins.get(node, ())
+                for twin in self.twins_of(node)
                 for tensor in twin.all_input_nodes
                 if self._same_shape(tensor, node)
             ]
@@ -159,13 +178,32 @@ class Gradients:
 
     def _handed_on(self, tensor: fx.Node) -> list[fx.Node]:
         """The inputs of the operator that made a tensor, if their gradient is the tensor's own."""
-        if tensor.target in _HANDS_ON_FIRST:
+        if self._is_added(tensor):
+            inputs = tensor.all_input_nodes
+        elif tensor.target in _HANDS_ON_FIRST:
             inputs = tensor.all_input_nodes[:1]
         elif tensor.target in _HANDS_ON:
             inputs = tensor.all_input_nodes
         else:
             return []
         return [other for other in inputs if self._same_shape(other, tensor)]
+
+    def _is_added(self, node: fx.Node) -> bool:
+        """Whether a pass made a node, so that autograd never saw it."""
+        if node.op != "call_function" or node.target is operator.getitem:
+            return False
+        told = ("seq_nr", "is_gradient_acc", STACK, FORWARD_STACK, KEY)
+        return MADE in node.meta or (self.numbers.are_known and not any(node.meta.get(key) for key in told))
+
+    def _through(self, node: fx.Node) -> fx.Node:
+        """What a backward node is a changed form of, where a pass put it there; itself otherwise."""
+        while self._is_added(node):
+            before = (other for other in node.all_input_nodes if self.draft.phases[other] is Phase.BACKWARD)
+            found = next((other for other in before if self._same_shape(other, node)), None)
+            if found is None:
+                break
+            node = found
+        return node
 
     def _same_shape(self, a: fx.Node, b: fx.Node) -> bool:
         shape = self._shape(a)

@@ -10,13 +10,13 @@ from typing import Any
 from torch import fx
 from torch.export import ExportedProgram
 
+from unflatten.collecting import paused_collector
 from unflatten.paths import ROOT, ModulePath, Scope
 from unflatten.view.backward import own_backward
 from unflatten.view.carrying import carry
-from unflatten.view.origins import KEY
+from unflatten.view.metadata import Metadata
 from unflatten.view.owners import Draft, begin, own_forward, own_inputs
 from unflatten.view.roles import Roles, read_roles
-from unflatten.view.stacks import FORWARD_STACK, STACK
 from unflatten.view.values import Kind, Owner, Phase
 
 WORK = (Kind.COMPUTE, Kind.ACCUMULATION, Kind.COLLECTIVE)
@@ -52,9 +52,11 @@ class Index:
     state: dict[ModulePath, dict[str, fx.Node]] = field(default_factory=dict)
     _scopes: dict[int, Scope] = field(default_factory=dict)
     _inside: dict[ModulePath, list[int]] = field(default_factory=dict)
-    _seen: list[Any] = field(default_factory=list)
+    _facts: list[Any] = field(default_factory=list)
+    _metadata: Metadata = field(default_factory=Metadata)
 
     @staticmethod
+    @paused_collector()
     def of(
         graph: fx.Graph,
         program: ExportedProgram | None,
@@ -73,23 +75,25 @@ class Index:
         index = Index(nodes, {node: at for at, node in enumerate(nodes)}, draft.owners(), roles)
         index.types[ROOT] = draft.stacks.root_type
         index._group()
-        index._seen = _state(nodes)
+        index._metadata, index._facts = draft.metadata, _facts(nodes)
         return index
 
     def is_of(self, graph: fx.Graph) -> bool:
         """Whether a graph still is as it was."""
         nodes = list(graph.nodes)
-        return nodes == self.nodes and _state(nodes) == self._seen
+        same = nodes == self.nodes and _facts(nodes) == self._facts
+        return same and self._metadata.is_like(Metadata.of(nodes))
 
     def _group(self) -> None:
         known: dict[ModulePath, None] = {ROOT: None}
         grouped: dict[int, list[fx.Node]] = {}
-        for node in self.nodes:
-            owner = self.owners[node]
-            if id(owner) in grouped:
-                grouped[id(owner)].append(node)
+        last, run = None, []
+        for node, owner in self.owners.items():
+            if owner is last:
+                run.append(node)
             elif owner.kind in WORK:
-                grouped[id(owner)] = [node]
+                last, run = owner, grouped.setdefault(id(owner), [])
+                run.append(node)
                 self._scopes[id(owner.scope)] = owner.scope
             elif node in self.roles.names:
                 self.state.setdefault(owner.path, {})[self.roles.names[node]] = node
@@ -160,10 +164,9 @@ def _up(path: ModulePath, known: Mapping[ModulePath, None]) -> Iterator[ModulePa
         path = path.parent
 
 
-def _state(nodes: Sequence[fx.Node]) -> list[Any]:
+def _facts(nodes: Sequence[fx.Node]) -> list[Any]:
     # Lists of what is there already: new containers for each node would keep the garbage collector busy.
-    facts = [list(map(fact, nodes)) for fact in _FACTS]
-    return [*facts, *([node.meta.get(key) for node in nodes] for key in (STACK, FORWARD_STACK, KEY))]
+    return [list(map(fact, nodes)) for fact in _FACTS]
 
 
 def natural(name: str) -> tuple[int, int, str]:

@@ -5,19 +5,20 @@ They stand in the metadata, so that copies of the graph have them too.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import fx
 
 from unflatten.paths import ModuleCall, ModulePath, Scope
 from unflatten.view.values import Phase
 
 KEY = "unflatten_scope"
+MADE = "unflatten_made"
+"""Metadata of nodes that a pass made: autograd never saw them."""
 
 
-def origin_of(node: fx.Node) -> tuple[Scope, Phase | None] | None:
-    """What is written on a node, None if nothing is."""
-    found = node.meta.get(KEY)
-    if found is None:
-        return None
+def read_origin(found: Any) -> tuple[Scope, Phase | None]:
+    """What an owner that was written says."""
     calls, phase = found
     scope = tuple(ModuleCall(ModulePath(tuple(names)), index, type_name=kind) for names, index, kind in calls)
     return scope, Phase(phase) if phase else None

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from torch import fx
 
 from unflatten.paths import ROOT, ModuleCall, ModulePath, Scope, common_scope
-from unflatten.view.origins import origin_of
-from unflatten.view.phases import kind_of, phases_of
+from unflatten.view.metadata import Metadata
+from unflatten.view.origins import read_origin
+from unflatten.view.phases import kinds_of, phases_of
 from unflatten.view.roles import Roles
-from unflatten.view.stacks import FORWARD_STACK, StackReader
+from unflatten.view.stacks import StackReader
 from unflatten.view.values import Evidence, Kind, Owner, Phase
 
 _TRACED = ("seq_nr", "original_aten", "torch_fn", "source_fn_stack", "nn_module_stack")
 """Metadata of nodes that a capture made while no module was running; a pass leaves none of it."""
+_NAMED = (Kind.PARAMETER, Kind.BUFFER, Kind.CONSTANT, Kind.OUTPUT)
 _IDLE = (Kind.PARAMETER, Kind.BUFFER, Kind.CONSTANT, Kind.INPUT, Kind.SAVED, Kind.TANGENT, Kind.OUTPUT)
 
 
@@ -30,8 +32,10 @@ class Draft:
     Attributes:
         nodes: the nodes of the graph, in order.
         roles: what inputs and outputs stand for.
-        phases: of every node.
-        kinds: of every node.
+        metadata: what the metadata of the nodes says.
+        stacks: what their stacks mean.
+        phases: of every node, in order.
+        kinds: of every node, in order.
         scopes: of the nodes whose owner is settled.
         evidence: why.
         again: nodes that are computed again for the backward, with what they compute again.
@@ -41,6 +45,7 @@ class Draft:
 
     nodes: Sequence[fx.Node]
     roles: Roles
+    metadata: Metadata
     stacks: StackReader
     phases: dict[fx.Node, Phase]
     kinds: dict[fx.Node, Kind]
@@ -65,46 +70,47 @@ class Draft:
         made: dict[object, Owner] = {}
         scopes: dict[Scope, Scope] = {}
         same: dict[int, Scope] = {}
-        found = {}
-        for node in self.nodes:
+        found: dict[fx.Node, Owner] = {}
+        last: tuple[object, ...] = ()
+        for node, phase, kind in zip(self.nodes, self.phases.values(), self.kinds.values(), strict=True):
             scope, evidence = self.scopes.get(node, ()), self.evidence.get(node, Evidence.GUESS)
-            if id(scope) not in same:  # hashing a scope takes longer than all else here
-                same[id(scope)] = scopes.setdefault(scope, scope)
-            scope, path = same[id(scope)], self.paths.get(node)
-            phase, kind = self.phases[node], self.kinds[node]
-            key = (id(scope), id(path), id(phase), id(kind), id(evidence))
-            if key not in made:
-                place = (scope[-1].path if scope else ROOT) if path is None else path
-                made[key] = Owner(scope, place, phase, kind, evidence)
-            found[node] = made[key]
+            path = self.paths.get(node) if kind in _NAMED else None
+            told = scope, path, phase, kind, evidence
+            if not last or not all(map(operator.is_, told, last)):
+                last = told
+                if id(scope) not in same:  # hashing a scope takes longer than all else here
+                    same[id(scope)] = scopes.setdefault(scope, scope)
+                scope = same[id(scope)]
+                key = (id(scope), id(path), id(phase), id(kind), id(evidence))
+                if key not in made:
+                    place = (scope[-1].path if scope else ROOT) if path is None else path
+                    made[key] = Owner(scope, place, phase, kind, evidence)
+                owner = made[key]
+            found[node] = owner
         return found
 
 
 def begin(nodes: Sequence[fx.Node], roles: Roles) -> Draft:
     """Phases and kinds, and the owners that metadata tells outright."""
-    phases, again = phases_of(nodes, roles)
-    draft = Draft(nodes, roles, StackReader(nodes), phases, {}, again)
+    metadata = Metadata.of(nodes)
+    phases, again = phases_of(nodes, roles, metadata)
+    kinds = kinds_of(nodes, roles)
+    draft = Draft(nodes, roles, metadata, StackReader(metadata.stacks, metadata.forward_stacks), phases, kinds, again)
     stacked = bool(draft.stacks.known[1:])
-    draft.kinds.update((node, kind_of(node, roles)) for node in nodes)
-    for node in nodes:
-        origin = origin_of(node)
+    told = zip(nodes, phases.values(), kinds.values(), metadata.origins, *draft.stacks.scopes, strict=True)
+    for node, phase, kind, origin, own, forward in told:
         if origin is not None:
-            scope, draft.phases[node] = origin[0], origin[1] or draft.phases[node]
+            scope, said = read_origin(origin)
             draft.settle(node, scope, Evidence.ORIGIN)
+            phases[node] = said or phase
             continue
         # A stack that was open when a computation was stopped in the middle stays on all nodes after it.
-        if node in again or (again and draft.phases[node] is Phase.BACKWARD):
+        if kind in _NAMED or node in again or (again and phase is Phase.BACKWARD):
             continue
-        if node.op in ("get_attr", "output") or (node.op == "placeholder" and node in roles.names):
-            continue
-        scope_read = draft.stacks.read(node)
-        if scope_read is None and draft.phases[node] is not Phase.FORWARD:
-            scope_read = draft.stacks.read(node, FORWARD_STACK)
-        if scope_read is not None:
-            draft.settle(node, scope_read, Evidence.STACK)
-        elif node.op == "placeholder":
-            continue
-        elif stacked and draft.phases[node] is Phase.FORWARD and any(key in node.meta for key in _TRACED):
+        read = own if own is not None or phase is Phase.FORWARD else forward
+        if read is not None:
+            draft.settle(node, read, Evidence.STACK)
+        elif stacked and phase is Phase.FORWARD and kind not in _IDLE and any(key in node.meta for key in _TRACED):
             draft.settle(node, (), Evidence.STACK)
     return draft
 
@@ -152,10 +158,13 @@ def own_forward(draft: Draft) -> None:
 
 
 def _parameter_paths(draft: Draft, todo: Sequence[fx.Node]) -> dict[fx.Node, list[ModulePath]]:
-    """The holders of the parameters that nodes take, as they are or transposed and the like."""
+    """The modules that nodes call, and the holders of parameters that they take, as they are or transposed."""
     holders = {node: [ModulePath.parse(name).parent] for node, name in draft.roles.names.items()}
     found: dict[fx.Node, list[ModulePath]] = {}
     for node in todo:
+        if node.op == "call_module":
+            found[node] = [ModulePath.parse(str(node.target))]
+            continue
         paths = [path for other in node.all_input_nodes for path in holders.get(other, ())]
         if paths:
             found[node] = paths

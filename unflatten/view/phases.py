@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import fx
 
+from unflatten.view.metadata import Metadata
 from unflatten.view.numbering import numbered
 from unflatten.view.origins import KEY
 from unflatten.view.roles import Roles
@@ -19,20 +20,23 @@ from unflatten.view.stacks import FORWARD_STACK, STACK
 from unflatten.view.values import Kind, Phase
 
 _aten = torch.ops.aten
+_COLLECTIVE = ("_c10d_functional", "c10d_functional", "_dtensor")
 _ONES = {_aten.ones_like.default, _aten.full_like.default, _aten.full.default, _aten.ones.default, torch.ones_like}
 
 
-def phases_of(nodes: Sequence[fx.Node], roles: Roles) -> tuple[dict[fx.Node, Phase], dict[fx.Node, fx.Node]]:
+def phases_of(
+    nodes: Sequence[fx.Node], roles: Roles, metadata: Metadata
+) -> tuple[dict[fx.Node, Phase], dict[fx.Node, fx.Node]]:
     """The phase of each node of a graph, in linear time; and of nodes computed again, what they compute again."""
     after = _after_seeds(nodes, roles)
-    needed = _needed_by_forward(nodes, roles, after)
+    needed = _needed_by_forward(nodes, roles, after, metadata)
     backward_only = bool(after) and all(node in after for node in roles.results) and bool(roles.tangents)
-    tagged = any("autograd_backward" in node.meta or "partitioner_tag" in node.meta for node in nodes)
-    stacked = any(node.meta.get(STACK) for node in nodes)
-    partitioned = any("partitioner_tag" in node.meta for node in nodes)
+    partitioned = any(tag is not None for tag in metadata.tags)
+    tagged = partitioned or any(flag is not None for flag in metadata.flags)
+    stacked = any(metadata.stacks)
     again = {} if partitioned or not after else _repeated(nodes, needed, after)
     phases: dict[fx.Node, Phase] = {}
-    for node in nodes:
+    for node, origin in zip(nodes, metadata.origins, strict=True):
         if node in after:
             phases[node] = Phase.BACKWARD
         elif node.op in ("placeholder", "get_attr", "output") or (node in needed and not backward_only):
@@ -41,7 +45,7 @@ def phases_of(nodes: Sequence[fx.Node], roles: Roles) -> tuple[dict[fx.Node, Pha
             phases[node] = phases[node.all_input_nodes[0]]
         elif node in again:
             phases[node] = Phase.RECOMPUTE
-        elif KEY in node.meta:  # a recorded call of the forward, unless the record itself tells another phase
+        elif origin is not None:  # a recorded call of the forward, unless the record itself tells another phase
             phases[node] = Phase.FORWARD
         elif tagged:
             phases[node] = _by_tags(node, backward_only=backward_only)
@@ -65,11 +69,11 @@ def _by_tags(node: fx.Node, *, backward_only: bool) -> Phase:
 def _after_seeds(nodes: Sequence[fx.Node], roles: Roles) -> set[fx.Node]:
     """What is made from a tangent, or from the gradient 1 of a loss; tangents are not in it."""
     seeds = set(roles.tangents) or {node for node in nodes if is_gradient_of_loss(node, roles)}
-    after = {node for node in seeds if node.op == "call_function"}
+    after = set(seeds)
     for node in nodes:
-        if node.op != "output" and any(other in after or other in seeds for other in node.all_input_nodes):
+        if not after.isdisjoint(node.all_input_nodes) and node.op != "output":
             after.add(node)
-    return after
+    return after.difference(roles.tangents)
 
 
 def is_gradient_of_loss(node: fx.Node, roles: Roles) -> bool:
@@ -84,15 +88,25 @@ def is_gradient_of_loss(node: fx.Node, roles: Roles) -> bool:
     return bool(node.all_input_nodes)
 
 
-def _needed_by_forward(nodes: Sequence[fx.Node], roles: Roles, after: set[fx.Node]) -> set[fx.Node]:
+def _needed_by_forward(nodes: Sequence[fx.Node], roles: Roles, after: set[fx.Node], metadata: Metadata) -> set[fx.Node]:
+    """What the results of the forward need, and what nothing uses but a forward left."""
     needed = {node for node in roles.results if node not in after and node not in roles.gradients}
+    captured = "seq_nr" if any(number is not None for number in metadata.numbers) else "val"
     for node in reversed(nodes):
         if node in after or node.op == "output":
             continue
-        if node in needed or not (node.users or node.meta.get("autograd_backward")):
+        if node in needed or not (node.users or _is_left_by_backward(node, captured)):
             needed.add(node)
             needed.update(other for other in node.all_input_nodes if other not in after)
     return needed
+
+
+def _is_left_by_backward(node: fx.Node, captured: str) -> bool:
+    """Whether a node that nothing uses is of the backward, or a pass put it there, as far as metadata tells."""
+    meta = node.meta
+    origin = KEY in meta and meta[KEY][1] not in ("", Phase.FORWARD.value)
+    tag = str(meta.get("partitioner_tag", "")).endswith("backward")
+    return bool(origin or tag or meta.get("autograd_backward") or (captured not in meta and KEY not in meta))
 
 
 def _repeated(nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node]) -> dict[fx.Node, fx.Node]:
@@ -106,11 +120,18 @@ def _repeated(nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node
     return {node: forward[numbers[node]] for node in made if numbers[node] in forward}
 
 
-def kind_of(node: fx.Node, roles: Roles) -> Kind:
-    """What a node is; sums of gradients are found later."""
-    if node in roles.kinds:
-        return roles.kinds[node]
-    if node.op == "output":
-        return Kind.OUTPUT
-    namespace = getattr(node.target, "namespace", "")
-    return Kind.COLLECTIVE if namespace in ("_c10d_functional", "c10d_functional", "_dtensor") else Kind.COMPUTE
+def kinds_of(nodes: Sequence[fx.Node], roles: Roles) -> dict[fx.Node, Kind]:
+    """What each node is; sums of gradients are found later."""
+    of_targets: dict[int, Kind] = {}
+    found = {}
+    for node in nodes:
+        kind = roles.kinds.get(node)
+        if kind is None:
+            target = node.target
+            kind = of_targets.get(id(target))
+            if kind is None:
+                collective = getattr(target, "namespace", "") in _COLLECTIVE
+                kind = of_targets[id(target)] = Kind.COLLECTIVE if collective else Kind.COMPUTE
+        found[node] = kind
+    found.update(dict.fromkeys((node for node in nodes[-1:] if node.op == "output"), Kind.OUTPUT))
+    return found

@@ -15,7 +15,7 @@ from unflatten.view.extracting import extract, replace
 from unflatten.view.index import Index
 from unflatten.view.moving import after, before
 from unflatten.view.ports import Convexity, Port, convexity_of, inputs_of, outputs_of
-from unflatten.view.selecting import is_pattern, matching, unknown
+from unflatten.view.selecting import is_pattern, matching, numbered, spelled, unknown
 from unflatten.view.showing import tree
 from unflatten.view.values import Phase
 
@@ -170,6 +170,7 @@ class Part:
         return ""
 
     def __contains__(self, node: object) -> bool:
+        """Whether a node is one of these."""
         return node in self.nodes
 
     def __bool__(self) -> bool:
@@ -252,7 +253,7 @@ class Region(Part):
         index = self._view.index
         self._check(index)
         found: dict[str, fx.Node] = {}
-        for path in matching(f"{self.path}.**" if self.path != ROOT else "**", index.children):
+        for path in matching("**", index.children, self.path):
             found.update(index.state.get(path, {}))
         return found
 
@@ -287,15 +288,15 @@ class Region(Part):
     def __getitem__(self, key: str | int | slice) -> Any:
         index = self._view.index
         self._check(index)
-        if isinstance(key, slice):
-            text = f"[{'' if key.start is None else key.start}:{'' if key.stop is None else key.stop}]"
+        if isinstance(key, str):
+            paths = matching(key, index.children, self.path)
+            many = is_pattern(key) and paths != [ModulePath((*self.path.names, *key.split(".")))]
         else:
-            text = str(key)
-        full = f"{self.path}.{text}" if self.path != ROOT and text else text or str(self.path)
-        paths = matching(full, index.children)
+            many = isinstance(key, slice)
+            paths = [self.path / name for name in numbered(key, index.children[self.path])]
         if not paths:
+            full = f"{self.path}.{spelled(key)}" if self.path != ROOT else spelled(key)
             raise unknown(full, map(str, index.children))
-        many = isinstance(key, slice) or (isinstance(key, str) and is_pattern(key) and key not in map(str, paths))
         return Regions(self._inside(path) for path in paths) if many else self._inside(paths[0])
 
     def __getattr__(self, name: str) -> Region:
@@ -309,6 +310,14 @@ class Region(Part):
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(name for name in self.children if name.isidentifier())]
+
+    def __contains__(self, what: object) -> bool:
+        """Whether a node is one of these, or a path or pattern leads to a module inside."""
+        if not isinstance(what, str):
+            return super().__contains__(what)
+        index = self._view.index
+        self._check(index)
+        return bool(matching(what, index.children, self.path))
 
     def __iter__(self) -> Iterator[Region]:
         return iter(self.children.values())

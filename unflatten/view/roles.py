@@ -111,11 +111,13 @@ def _read_signature(
 def _read_attributes(roles: Roles, graph: fx.Graph) -> None:
     owner = graph.owning_module
     parameters = dict(owner.named_parameters(remove_duplicate=False)) if isinstance(owner, nn.Module) else {}
+    modules = dict(owner.named_modules(remove_duplicate=False)) if isinstance(owner, nn.Module) else {}
     for node in graph.nodes:
         if node.op == "get_attr":
             name = str(node.target)
             roles.kinds[node] = Kind.PARAMETER if name in parameters else Kind.CONSTANT
-            roles.names[node] = name
+            if name not in modules:  # the body of a higher-order operator is no state
+                roles.names[node] = name
 
 
 def _read_outputs(

@@ -34,14 +34,18 @@ def is_pattern(text: str) -> bool:
     return any(set("*?[") & set(part) for part in components(text))
 
 
-def matching(pattern: str, children: Mapping[ModulePath, Sequence[str]]) -> list[ModulePath]:
+def matching(pattern: str, children: Mapping[ModulePath, Sequence[str]], start: ModulePath = ROOT) -> list[ModulePath]:
     """The paths that match, parents before children, siblings in order.
 
     Args:
-        pattern: the pattern.
+        pattern: the pattern; a path that is spelled like it counts alone.
         children: the names inside each path.
+        start: what the pattern is relative to.
     """
-    found: list[ModulePath] = [ROOT]
+    exact = ModulePath((*start.names, *pattern.split("."))) if pattern else start
+    if exact in children:
+        return [exact]
+    found: list[ModulePath] = [start]
     for part in components(pattern):
         if part == "**":
             found = list(dict.fromkeys(path for start in found for path in _below(start, children)))
@@ -70,6 +74,30 @@ def _names(part: str, siblings: Sequence[str]) -> list[str]:
         return [name for name in siblings if name.isdecimal() and low <= int(name) <= high]
     numbered = [name for name in siblings if name.isdecimal()]
     return numbered[slice(int(first) if first else None, int(last) if last else None)]
+
+
+def numbered(key: int | slice, siblings: Sequence[str]) -> list[str]:
+    """Children by number: as in a list, of those whose names are numbers, or by name where one has gaps.
+
+    >>> numbered(-1, ["0", "1", "2"]), numbered(slice(0, None, 2), ["0", "1", "2"]), numbered(7, ["0", "7"])
+    (['2'], ['0', '2'], ['7'])
+    """
+    names = [name for name in siblings if name.isdecimal()]
+    if isinstance(key, slice):
+        return names[key]
+    if isinstance(key, bool) or not isinstance(key, int):
+        raise TypeError(f"a module is found by a path, a number or a slice, not by a {type(key).__name__}")
+    if str(key) in names:
+        return [str(key)]
+    return [names[key]] if -len(names) <= key < 0 else []
+
+
+def spelled(key: str | int | slice) -> str:
+    """A key as a pattern spells it."""
+    if not isinstance(key, slice):
+        return str(key)
+    bounds = [key.start, key.stop, *([] if key.step is None else [key.step])]
+    return f"[{':'.join('' if bound is None else str(bound) for bound in bounds)}]"
 
 
 def unknown(what: str, known: Iterable[str], where: str = "this view") -> UnknownPathError:

@@ -7,10 +7,8 @@ the stacks first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-from torch import fx
 
 from unflatten._torch import is_empty_stack
 from unflatten.paths import ROOT, ModulePath, Scope
@@ -24,51 +22,34 @@ STACK, FORWARD_STACK = "nn_module_stack", "fwd_nn_module_stack"
 class StackReader:
     """Reads the stacks of the nodes of one graph.
 
+    Args:
+        own: the stack of each node, if it has one.
+        forward: that of the forward node that it is the gradient of.
+
     Attributes:
-        root_type: the dotted class name of the root, where a stack tells it.
+        scopes: what the own stacks of the nodes tell, and what their forward stacks do: None where there is none,
+            `()` where that is empty of modules.
+        known: the paths of all modules, parents before children.
     """
 
-    def __init__(self, nodes: Iterable[fx.Node]) -> None:
-        # By identity: the nodes keep their stacks, and a stack takes longer to hash than all else here.
-        self._scopes: dict[int, Scope | None] = {}
-        same: dict[int, Any] = {}
-        known: dict[ModulePath, None] = {ROOT: None}
-        seen: set[str] = set()
-        stacks: dict[Any, Mapping[Any, Any]] = {}
-        for node in nodes:
-            for key in (STACK, FORWARD_STACK):
-                stack = node.meta.get(key)
-                if stack and isinstance(stack, Mapping) and not is_empty_stack(stack):
-                    spelled = same[id(stack)] = _key(stack)
-                    stacks.setdefault(spelled, stack)
-        for stack in stacks.values():
-            for value in stack.values():
-                if isinstance(value, tuple | list) and value and isinstance(value[0], str) and value[0] not in seen:
-                    seen.add(value[0])
-                    path = ModulePath(names_of(_VARIABLE.sub("L['self']", value[0])))
-                    above = []
-                    while path not in known:
-                        above.append(path)
-                        path = path.parent
-                    known.update(dict.fromkeys(reversed(above)))
+    def __init__(self, own: Sequence[Any], forward: Sequence[Any]) -> None:
+        distinct: list[Mapping[Any, Any]] = []
+        numbers: dict[Any, int] = {}
+        own_numbers, forward_numbers = (_numbered(stacks, numbers, distinct) for stacks in (own, forward))
+        self._plain, known = _paths(distinct)
         self.known = tuple(known)
-        self._reader = ScopeReader(known, {})
-        scopes = {spelled: self._read(stack) for spelled, stack in stacks.items()}
-        self._scopes = {number: scopes[spelled] for number, spelled in same.items()}
+        self._reader = ScopeReader(self.known, {})
+        scopes: list[Scope | None] = [None, *(self._read(stack) for stack in distinct)]
+        self.scopes = [scopes[number] for number in own_numbers], [scopes[number] for number in forward_numbers]
 
     @property
     def root_type(self) -> str:
         """The dotted class name of the root, empty where no stack tells it."""
         return self._reader.root_type
 
-    def read(self, node: fx.Node, key: str = STACK) -> Scope | None:
-        """The scope that a node's stack tells; None if it has none, `()` if that is empty of modules."""
-        stack = node.meta.get(key)
-        return self._scopes.get(id(stack)) if stack else None
-
     def _read(self, stack: Mapping[Any, Any]) -> Scope | None:
         plain = {
-            key: (_VARIABLE.sub("L['self']", value[0]), value[1])
+            key: (self._plain[value[0]], value[1])
             for key, value in stack.items()
             if isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], str)
         }
@@ -77,6 +58,45 @@ class StackReader:
             return None
         cut = next((at for at, call in enumerate(scope) if call.type_name == _PARAMETRIZATION), len(scope))
         return scope[:cut]
+
+
+def _numbered(stacks: Sequence[Any], numbers: dict[Any, int], distinct: list[Mapping[Any, Any]]) -> list[int]:
+    """Numbers equal stacks alike, from 1; 0 is for none."""
+    found = []
+    for stack in stacks:
+        number = 0
+        if stack and isinstance(stack, Mapping) and not is_empty_stack(stack):
+            spelled = tuple(stack.items())
+            try:
+                number = numbers.setdefault(spelled, len(numbers) + 1)
+            except TypeError:  # a value that was a tuple is a list
+                number = numbers.setdefault(_key(stack), len(numbers) + 1)
+            if number > len(distinct):
+                distinct.append(stack)
+        found.append(number)
+    return found
+
+
+def _paths(stacks: Iterable[Mapping[Any, Any]]) -> tuple[dict[str, str], dict[ModulePath, None]]:
+    """How what some stacks spell is spelled plainly, and the paths of the modules meant and of those that hold them."""
+    known: dict[ModulePath, None] = {ROOT: None}
+    plain: dict[str, str] = {}
+    spellings = (
+        value[0]
+        for stack in stacks
+        for value in stack.values()
+        if isinstance(value, tuple | list) and value and isinstance(value[0], str)
+    )
+    for spelling in dict.fromkeys(spellings):
+        named = _VARIABLE.sub("L['self']", spelling)
+        path = ModulePath(names_of(named))
+        plain[spelling] = named if "slice(" in named or path == ROOT else str(path)
+        above = []
+        while path not in known:
+            above.append(path)
+            path = path.parent
+        known.update(dict.fromkeys(reversed(above)))
+    return plain, known
 
 
 def _key(stack: Mapping[Any, Any]) -> Any:

@@ -16,10 +16,11 @@ from unflatten.paths import ROOT, Scope
 from unflatten.view.bucketing import bucket
 from unflatten.view.comparing import Diff, compare
 from unflatten.view.extracting import inline
-from unflatten.view.finding import conditions
+from unflatten.view.finding import conditions, reader
 from unflatten.view.index import WORK, Index
+from unflatten.view.inner import bodies_of
 from unflatten.view.moving import after, before
-from unflatten.view.origins import write_origin
+from unflatten.view.origins import MADE, write_origin
 from unflatten.view.region import Part, Region, Regions
 from unflatten.view.selecting import matching, unknown
 from unflatten.view.values import Owner, Phase
@@ -138,6 +139,11 @@ class GraphView:
         """What the backward of the whole graph computes again."""
         return self.root.recompute
 
+    @property
+    def bodies(self) -> Mapping[str, GraphView]:
+        """Views of the graphs that higher-order operators are given, by their names in this graph's module."""
+        return {name: GraphView(body, names) for name, body, names in bodies_of(self.index, self.module)}
+
     def owner(self, node: fx.Node | str) -> Owner:
         """The owner of any node: of placeholders, sums of gradients and the output too.
 
@@ -196,12 +202,16 @@ class GraphView:
             raise EmptySelectionError(f"no node has {given}; strict=False gives an empty tuple instead")
         return found
 
-    def partition(self, key: str | Callable[[fx.Node], Hashable]) -> dict[Hashable, Group]:
+    def partition(self, key: str | Callable[[fx.Node], Any]) -> dict[Hashable, Group]:
         """Groups nodes by a key of their metadata, of their annotations, or by what a function gives.
 
-        Nodes for which there is nothing, or None, are in no group.
+        Nodes for which there is nothing, or None, are in no group. Lists count as tuples, and mappings as tuples of
+        pairs.
+
+        Raises:
+            ViewError: a value is nothing that could be a key, such as a tensor.
         """
-        read = (lambda node: _annotated(node, key)) if isinstance(key, str) else key
+        read = reader(key)
         index = self.index
         values = (read(node) for node in index.nodes if index.owners[node].kind in WORK)
         return {value: Group(self, read, value) for value in dict.fromkeys(values) if value is not None}
@@ -224,6 +234,7 @@ class GraphView:
         kept = ("nn_module_stack", "fwd_nn_module_stack", "custom", "stack_trace", "partitioner_tag")
         node.meta.update({key: copy.copy(origin.meta[key]) for key in kept if key in origin.meta})
         write_origin(node, owner.scope, owner.phase)
+        node.meta[MADE] = True
         return node
 
     def inline(self, call: fx.Node) -> list[fx.Node]:
@@ -271,8 +282,21 @@ class GraphView:
         """
         return self.root._moved(after(self.index, list(nodes), anchor))
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str | int | slice) -> Any:
         return self.root[key]
+
+    def __contains__(self, what: object) -> bool:
+        """Whether a node computes something in this graph, or a path or pattern leads to a module."""
+        return what in self.root
+
+    def __iter__(self) -> Iterator[Region]:
+        return iter(self.root)
+
+    def __len__(self) -> int:
+        return len(self.root)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __getattr__(self, name: str) -> Region:
         if name.startswith("__") or "_where" not in self.__dict__:
@@ -333,8 +357,3 @@ def _restored(
     if left:
         raise ViewError(f"the pickled graph came back without {left[-1][0]}, and {len(left) - 1} operators after it")
     return GraphView(module, names)
-
-
-def _annotated(node: fx.Node, key: str) -> Any:
-    found = node.meta.get(key, (node.meta.get("custom") or {}).get(key))
-    return tuple(found) if isinstance(found, list) else found

@@ -1,0 +1,63 @@
+"""What the metadata of nodes says of their owners, read once: the nodes of a large graph are far apart in memory."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx
+
+from unflatten.view.origins import KEY
+from unflatten.view.stacks import FORWARD_STACK, STACK
+
+
+@dataclass(eq=False, slots=True)
+class Metadata:
+    """What the metadata of each node of a graph says, None where that is nothing.
+
+    Attributes:
+        stacks: the module stacks.
+        forward_stacks: those of the forward nodes that nodes are gradients of.
+        origins: owners that were written.
+        numbers: sequence numbers of autograd.
+        flags: whether autograd's engine made the node.
+        tags: the phase that a partitioner would give it.
+        values: what it gives: fake tensors.
+    """
+
+    stacks: list[Any] = field(default_factory=list)
+    forward_stacks: list[Any] = field(default_factory=list)
+    origins: list[Any] = field(default_factory=list)
+    numbers: list[Any] = field(default_factory=list)
+    flags: list[Any] = field(default_factory=list)
+    tags: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+    @staticmethod
+    def of(nodes: Sequence[fx.Node]) -> Metadata:
+        """Reads it."""
+        found = Metadata()
+        stacks, forward, origins = found.stacks, found.forward_stacks, found.origins
+        numbers, flags, tags, values = found.numbers, found.flags, found.tags, found.values
+        for node in nodes:
+            get = node.meta.get
+            stacks.append(get(STACK))
+            forward.append(get(FORWARD_STACK))
+            origins.append(get(KEY))
+            numbers.append(get("seq_nr"))
+            flags.append(get("autograd_backward"))
+            tags.append(get("partitioner_tag"))
+            values.append(get("val"))
+        return found
+
+    def is_like(self, other: Metadata) -> bool:
+        """Whether two say the same of equal nodes."""
+        return (
+            all(map(operator.is_, self.values, other.values))
+            and self.stacks == other.stacks
+            and self.forward_stacks == other.forward_stacks
+            and (self.origins, self.numbers, self.flags, self.tags)
+            == (other.origins, other.numbers, other.flags, other.tags)
+        )
