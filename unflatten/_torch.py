@@ -22,7 +22,7 @@ from torch._functorch import predispatch
 from torch._higher_order_ops.effects import has_effects as _has_effects
 from torch._higher_order_ops.effects import with_effects as WITH_EFFECTS
 from torch._ops import HigherOrderOperator, OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.export import ExportedProgram
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
@@ -43,6 +43,7 @@ __all__ = [
     "WRAP_GRAD",
     "ConstantSource",
     "DimDynamic",
+    "FakeTensor",
     "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",

@@ -85,11 +85,11 @@ class Gradients:
                 found.update(dict.fromkeys(self.sources.get(other, ())))
         return list(found)[:_FAR]
 
-    @staticmethod
-    def around(node: fx.Node) -> set[fx.Node]:
-        """What an operator may save: what it takes and gives."""
+    def around(self, node: fx.Node) -> set[fx.Node]:
+        """What an operator may save: what it takes and gives, and what it took before a pass put a node in between."""
         parts = (user for user in node.users if user.target in _PARTS)
-        return {node, *node.all_input_nodes, *parts}
+        before = (other for taken in node.all_input_nodes if self._is_added(taken) for other in taken.all_input_nodes)
+        return {node, *node.all_input_nodes, *parts, *before}
 
     def may_enter(self, node: fx.Node, twin: fx.Node) -> bool:
         """Whether a node may be the gradient of what an operator gives, made before its own backward begins."""

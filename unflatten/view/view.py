@@ -15,12 +15,13 @@ from unflatten.notebooks import shown
 from unflatten.paths import ROOT, Scope
 from unflatten.view.bucketing import bucket
 from unflatten.view.comparing import Diff, compare
+from unflatten.view.creating import create
 from unflatten.view.extracting import inline
 from unflatten.view.finding import conditions, reader
 from unflatten.view.index import WORK, Index
 from unflatten.view.inner import bodies_of
 from unflatten.view.moving import after, before
-from unflatten.view.origins import MADE, write_origin
+from unflatten.view.origins import write_origin
 from unflatten.view.region import Part, Region, Regions
 from unflatten.view.selecting import matching, unknown
 from unflatten.view.values import Owner, Phase
@@ -228,14 +229,7 @@ class GraphView:
 
         Arguments have to come before that node, or to be it.
         """
-        owner = self.owner(origin)
-        with self.graph.inserting_after(origin):
-            node = self.graph.call_function(target, args, kwargs or {})
-        kept = ("nn_module_stack", "fwd_nn_module_stack", "custom", "stack_trace", "partitioner_tag")
-        node.meta.update({key: copy.copy(origin.meta[key]) for key in kept if key in origin.meta})
-        write_origin(node, owner.scope, owner.phase)
-        node.meta[MADE] = True
-        return node
+        return create(self.owner(origin), origin, target, args, kwargs or {})
 
     def inline(self, call: fx.Node) -> list[fx.Node]:
         """Puts the nodes of a called `GraphModule` in the place of the call: takes `outline` back.
