@@ -91,6 +91,27 @@ def test_a_module_opens_shows_its_nodes_and_closes_by_keys_and_by_mouse(page: Pa
     assert page.messages == []
 
 
+def test_the_tree_works_by_keys(page: Page, tmp_path: Path) -> None:
+    show(page, tmp_path, render.html(models.tower(30, 3)))
+    focused = "document.activeElement.querySelector('.name').textContent"
+    page.press("/")
+    page.type("layers.2")
+    page.press("ArrowDown")
+    page.press("ArrowDown")
+    assert page.run(focused) == "layers.2.mlp"
+    page.press("ArrowRight")
+    page.press("Enter")
+    assert (chosen(page), page.run(focused)) == ("mlp: MLP", "layers.2.mlp")
+    assert [name for name in boxes(page) if name in ("relu", "mm")] == ["relu", "mm", "relu"]
+    page.press("ArrowLeft")
+    assert boxes(page).count("mlp: MLP") == 1
+    page.press("ArrowUp")
+    page.press("ArrowUp")
+    page.press("Escape")
+    assert page.run("document.querySelector('#tree .name').textContent") == "layers: ModuleList"
+    assert page.messages == []
+
+
 def test_arrow_keys_follow_the_graph(page: Page, tmp_path: Path) -> None:
     show(page, tmp_path, render.html(unflatten(models.program())))
     seen = []
