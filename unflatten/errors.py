@@ -31,6 +31,14 @@ class MissingStateError(ProgramError):
     """A parameter, buffer or constant that the program names has no value."""
 
 
+class ProgramFileError(UnflattenError, ValueError):
+    """A file can't be read as an exported program."""
+
+
+class UntrustedFileError(ProgramFileError):
+    """A file could run code of its writer's as it is loaded or as its program runs; `trust=True` loads it still."""
+
+
 class InputError(UnflattenError, ValueError):
     """The arguments of a call are not ones that the program was captured for."""
 
