@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nir_bridge.calls import admit, batch_of, check_state
 from nir_bridge.flattening import Path
-from nir_bridge.plan import Plan
+from nir_bridge.plan import Plan, Port
 from nir_bridge.primitives.delay import Delay
 from nir_bridge.primitives.neuron import Neuron
 from nir_bridge.sequence import COMPILED, Compiled, Recorded, run_series
@@ -155,6 +155,12 @@ class NIRModule(UnflattenedModule):
         """The edges that carry the value of the step before, by the names of their nodes."""
         plan: Plan = self.__dict__[PLAN]
         return plan.delayed
+
+    @property
+    def input_ports(self) -> tuple[Port, ...]:
+        """What a step takes before the state: names and shapes, in the order of the arguments."""
+        plan: Plan = self.__dict__[PLAN]
+        return plan.ports
 
     @property
     def original_names(self) -> Mapping[str, str]:

@@ -371,3 +371,14 @@ def _set(thing: Any, **values: Any) -> Iterator[None]:
         yield
     finally:
         vars(thing).update(before)
+
+
+def size_hint(size: Any) -> int | None:
+    """The size that a program was captured with, where a symbolic one tells (`SymNode.hint`, 2.1)."""
+    node = size.node
+    return int(node.hint) if node.has_hint() else None
+
+
+def is_composite(op: OpOverload) -> bool:
+    """Whether an operator only calls others (`CompositeImplicitAutograd`, 1.9)."""
+    return bool(op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd))

@@ -1,9 +1,15 @@
-"""What a file is, told by what it holds, whatever its name. Needs no torch, so that it is quick."""
+"""Opening files, and telling what they are by what they hold, whatever their names. Needs no torch: it is quick."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from typing import BinaryIO
+
+from unflatten.errors import ProgramFileError
 
 _ZIP = b"PK\x03\x04"
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -20,6 +26,34 @@ class Kind(Enum):
     HDF5 = "an HDF5 file, as NIR graphs are"
     PICKLE = "a bare pickle"
     UNKNOWN = "neither a zip archive, as exported programs are, nor an HDF5 file, as NIR graphs are"
+
+
+@contextmanager
+def opened(source: str | os.PathLike[str] | BinaryIO, name: str) -> Iterator[BinaryIO]:
+    """A file, at its start.
+
+    Args:
+        source: its path, or the file itself, which stays open.
+        name: how messages call it.
+
+    Raises:
+        ProgramFileError: it can't be opened.
+    """
+    if not isinstance(source, str | os.PathLike):
+        source.seek(0)
+        yield source
+        return
+    path = Path(source)
+    try:
+        if path.is_dir():
+            raise ProgramFileError(f"{name} is a directory; give a file")
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise ProgramFileError(f"there is no file {name}") from None
+    except (OSError, ValueError) as error:  # a name may hold characters that no file name can
+        raise ProgramFileError(f"{name} can't be opened: {getattr(error, 'strerror', None) or error}") from error
+    with file:
+        yield file
 
 
 def kind_of(file: BinaryIO) -> Kind:

@@ -7,9 +7,6 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import BinaryIO
 
 import torch
@@ -17,7 +14,7 @@ from torch.export import ExportedProgram
 
 from unflatten.errors import ProgramFileError, UnflattenError, UntrustedFileError
 from unflatten.files.archive import Contents, contents
-from unflatten.files.kinds import Kind, kind_of
+from unflatten.files.kinds import Kind, kind_of, opened
 from unflatten.files.pickles import check_pickle
 from unflatten.files.texts import check_text
 
@@ -50,7 +47,7 @@ def load(source: str | os.PathLike[str] | BinaryIO, *, trust: bool = False) -> E
         True
     """
     name = repr(str(source)) if isinstance(source, str | os.PathLike) else "the file"
-    with _opened(source, name) as file:
+    with opened(source, name) as file:
         _check_kind(file, name)
         try:
             found = contents(file)
@@ -65,26 +62,6 @@ def load(source: str | os.PathLike[str] | BinaryIO, *, trust: bool = False) -> E
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise ProgramFileError(f"{name} can't be read as an exported program: it is damaged ({error})") from error
         return _made(found, name)
-
-
-@contextmanager
-def _opened(source: str | os.PathLike[str] | BinaryIO, name: str) -> Iterator[BinaryIO]:
-    """The file, at its start."""
-    if not isinstance(source, str | os.PathLike):
-        source.seek(0)
-        yield source
-        return
-    path = Path(source)
-    if path.is_dir():
-        raise ProgramFileError(f"{name} is a directory; give a file that torch.export.save wrote")
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        raise ProgramFileError(f"there is no file {name}") from None
-    except OSError as error:
-        raise ProgramFileError(f"{name} can't be opened: {error.strerror or error}") from error
-    with file:
-        yield file
 
 
 def _check_kind(file: BinaryIO, name: str) -> None:
