@@ -14,7 +14,8 @@ _STACK = re.compile(rb'"nn_module_stack": "((?:[^"\\]|\\.)*)"')
 
 def complete_path(ctx: Any, incomplete: str) -> list[str]:
     """The modules of the file that was named before whose paths begin so, one level at a time."""
-    file = ctx.params.get("file")
+    # An option without its value ends the parsing before arguments are told apart.
+    file = ctx.params.get("file") or next((each for each in ctx.args if not each.startswith("-")), None)
     if not isinstance(file, str) or file == "-":
         return []
     try:

@@ -114,10 +114,10 @@ def _standard_input() -> io.BytesIO:
 def _write(output: str, arrays: dict[str, Any]) -> None:
     import numpy as np
 
+    if Path(output).suffix != ".npz" and len(arrays) > 1:
+        raise CommandError(f"there are {len(arrays)} outputs: give -o a name that ends with .npz, not {output!r}")
     with Path(output).open("wb") as file:
         if Path(output).suffix == ".npz":
             np.savez(file, **arrays)
-        elif len(arrays) == 1:
-            np.save(file, next(iter(arrays.values())))
         else:
-            raise CommandError(f"there are {len(arrays)} outputs: give -o a name that ends with .npz, not {output!r}")
+            np.save(file, next(iter(arrays.values())))

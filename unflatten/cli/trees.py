@@ -132,7 +132,7 @@ def _nir_nodes(graph: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _typed(node: Any) -> str:
     """The shapes that a node takes and gives, where its fields tell."""
     takes, gives = (_shapes(getattr(node, name, None)) for name in ("input_type", "output_type"))
-    return f"({takes}) -> {gives}" if takes and gives else ""
+    return f"{takes} -> {gives}" if takes and gives else ""
 
 
 def _shapes(ports: Any) -> str:
