@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nir_bridge.calls import admit, batch_of, check_state
+from nir_bridge.drawing import read_network
 from nir_bridge.flattening import Path
 from nir_bridge.plan import Plan, Port
 from nir_bridge.primitives.delay import Delay
@@ -17,6 +18,7 @@ from nir_bridge.sequence import COMPILED, Compiled, Recorded, run_series
 from nir_bridge.state import State, nested
 from unflatten.assemble import is_inside_call
 from unflatten.modules import UnflattenedModule
+from unflatten.render import register
 
 PLAN = "@nir"
 _NOT_COPIED = frozenset({COMPILED, "_compiled_call_impl"})
@@ -177,3 +179,6 @@ def child_at(module: nn.Module, path: Path) -> nn.Module:
             raise KeyError(name)
         module = found
     return module
+
+
+register(NIRModule, read_network)

@@ -83,6 +83,18 @@ class AmbiguousBypassError(BypassError):
     """Several inputs have the structure of a result; `using` chooses."""
 
 
+class DrawingError(UnflattenError, RuntimeError):
+    """A drawing could not be made."""
+
+
+class MissingToolError(DrawingError):
+    """A program that draws is not installed."""
+
+
+class NotDrawableError(UnflattenError, TypeError):
+    """Something was given that has no graph to draw."""
+
+
 class ViewError(UnflattenError, ValueError):
     """A view can't do what it is asked to with this graph."""
 

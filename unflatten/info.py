@@ -11,6 +11,7 @@ from unflatten.calls.known import KnownCall, Place
 from unflatten.code.body import Body
 from unflatten.code.graphs import graph_of
 from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
+from unflatten.notebooks import shown
 
 
 class Info:
@@ -80,6 +81,12 @@ class Info:
     def print_readable(self) -> str:
         """The code of this module and all modules inside it, each class once."""
         return "\n\n".join(_readable(self._module))
+
+    def _repr_html_(self) -> str | None:
+        return shown("html", self._module)
+
+    def _repr_svg_(self) -> str | None:
+        return shown("svg", self._module)
 
     def __repr__(self) -> str:
         calls = "".join(f"\n  {call}" for call in self.calls)
@@ -166,7 +173,7 @@ def _readable(module: nn.Module) -> Iterator[str]:
             yield f"# {name or 'root'}: {Info(inner).type_name or 'module'}\n{Info(inner).code}"
 
 
-OFFERED = ("graph", "code", "calls", "region", "type_name", "print_readable")
+OFFERED = ("graph", "code", "calls", "region", "type_name", "print_readable", "_repr_html_", "_repr_svg_")
 
 
 class _Offer:

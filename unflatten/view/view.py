@@ -11,6 +11,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from unflatten.errors import EmptySelectionError, ViewError
+from unflatten.notebooks import shown
 from unflatten.paths import ROOT, Scope
 from unflatten.view.bucketing import bucket
 from unflatten.view.comparing import Diff, compare
@@ -303,6 +304,12 @@ class GraphView:
 
     def __repr__(self) -> str:
         return repr(self.root)
+
+    def _repr_html_(self) -> str | None:
+        return shown("html", self)
+
+    def _repr_svg_(self) -> str | None:
+        return shown("svg", self)
 
 
 def diff(first: GraphView, second: GraphView) -> Diff:
