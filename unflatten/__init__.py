@@ -1,5 +1,6 @@
 """Gives a flat PyTorch graph its module hierarchy back."""
 
+from unflatten import source as source
 from unflatten.build import unflatten as unflatten
 from unflatten.errors import UnflattenError as UnflattenError
 from unflatten.info import Info as Info
@@ -33,6 +34,7 @@ __all__ = [
     "info",
     "record",
     "restore",
+    "source",
     "swap",
     "swap_node",
     "unflatten",
