@@ -56,7 +56,7 @@ def run(model: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
 
 
 def called_classes(model: nn.Module, args: Any, kwargs: Any) -> set[type]:
-    """The classes of the modules that run, without those of torch.nn."""
+    """The classes of the modules that run, without leaves and containers of torch.nn."""
     found: set[type] = set()
     handles = [
         module.register_forward_pre_hook(lambda module, _: found.add(type(module))) for module in model.modules()
@@ -66,7 +66,9 @@ def called_classes(model: nn.Module, args: Any, kwargs: Any) -> set[type]:
         model(*copy.deepcopy(args), **copy.deepcopy(kwargs))
     for handle in handles:
         handle.remove()
-    return {kind for kind in found if getattr(nn, kind.__name__, None) is not kind}
+    inner = {type(module) for module in model.modules() if any(type(child) in found for child in module.children())}
+    containers = {nn.Sequential, nn.MultiheadAttention}
+    return {kind for kind in found if getattr(nn, kind.__name__, None) is not kind or kind in inner - containers}
 
 
 def ruff(folder: Path) -> str:

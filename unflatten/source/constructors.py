@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import nn
@@ -11,7 +11,7 @@ from unflatten.code.body import Body
 from unflatten.source.containers import Imports
 from unflatten.source.expressions import Argument, Expression, Instance, Items, Literal, New, Ref
 from unflatten.source.functions import MethodWriter
-from unflatten.source.grouping import Classes, Group
+from unflatten.source.grouping import Classes, Forms, Group
 from unflatten.source.parts import Link, Tensor
 from unflatten.source.text import is_plain, quoted
 
@@ -31,14 +31,21 @@ class Constructors:
     classes: Classes
     imports: Imports
 
-    def lines(self, group: Group) -> list[str]:
-        """The statements of a class's `__init__`, each in a line."""
-        return [
-            *(f"self.{name} = {name}" for name in group.kept),
-            *(line for tensor in group.tensors for line in self.tensor(tensor)),
-            *(self.child(name, value) for name, value in group.children),
-            *(self.link(link) for link in group.first.links),
-        ]
+    def lines(self, group: Group) -> Iterator[tuple[str, str]]:
+        """The statements of a class's `__init__`, each with the condition on it."""
+        for name in group.kept:
+            yield "", f"self.{name} = {name}"
+        for forms, tensor in group.tensors:
+            yield from ((_when(group, forms), line) for line in self.tensor(tensor))
+        for forms, name, child in group.children:
+            yield _when(group, forms), self.child(name, child)
+        for forms, link in group.links:
+            yield _when(group, forms), self.link(link)
+
+    def parameters(self, group: Group) -> list[str]:
+        """The parameters of a class's `__init__`."""
+        needed = [name for name in group.arguments if name not in group.optional]
+        return ["self", *needed, *(f"{name}=None" for name in group.arguments if name in group.optional)]
 
     def tensor(self, tensor: Tensor) -> list[str]:
         """What registers a tensor."""
@@ -109,8 +116,13 @@ class Constructors:
         if isinstance(value, Items):
             return self.items(value)
         made = self.classes.made(value.path) if isinstance(value, Instance) else value
-        given = [f"{name}={self.show(item)}" for name, item in made.arguments.items()]
-        return f"{self.classes.groups[made.group].name}({', '.join(given)})"
+        group = self.classes.groups[made.group]
+        given = [
+            f"{name}={self.show(item)}"
+            for name, item in made.arguments.items()
+            if name not in group.optional or not isinstance(item, Literal) or item.value is not None
+        ]
+        return f"{group.name}({', '.join(given)})"
 
     def items(self, value: Items) -> str:
         """A container with what it holds."""
@@ -133,3 +145,9 @@ class Constructors:
             )
         inner = f"{shown[0]} for _ in range({len(shown)})" if alike else ", ".join(shown)
         return f"nn.{value.callee}([{inner}])" if shown else f"nn.{value.callee}()"
+
+
+def _when(group: Group, forms: Forms) -> str:
+    """The condition under which a module is of some forms."""
+    name = group.kept[0] if group.kept else ""
+    return "" if not forms else f"{name} == {forms[0]}" if len(forms) == 1 else f"{name} in {forms}"

@@ -71,7 +71,8 @@ class MethodWriter(Writer):
             return Text(f"{self.helper('torch')}.device({quoted(str(value))})")
         if isinstance(value, complex):
             return Text(f"complex({self.constant(value.real).text}, {self.constant(value.imag).text})")
-        return super().constant(value)
+        text = super().constant(value)
+        return Text(text.text.replace("e+", "e")) if isinstance(value, float) else text
 
     def object(self, value: Any, base: str) -> str:  # noqa: ARG002
         """The name of something that has no Python text of its own."""

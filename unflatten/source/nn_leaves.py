@@ -20,9 +20,12 @@ _READ: Mapping[tuple[type[nn.Module], str], Callable[[Any], Any]] = {
     (nn.MultiheadAttention, "bias"): lambda module: module.in_proj_bias is not None,
     (nn.MultiheadAttention, "add_bias_kv"): lambda module: module.bias_k is not None,
     (nn.MultiheadAttention, "dropout"): lambda module: module.dropout,
+    (nn.RNN, "nonlinearity"): lambda module: module.mode.removeprefix("RNN_").lower(),
     (nn.PairwiseDistance, "p"): lambda module: module.norm,
 }
 """Arguments that the module does not keep under their own names."""
+
+_NONLINEARITY = inspect.Parameter("nonlinearity", inspect.Parameter.KEYWORD_ONLY, default="tanh")
 
 
 def is_of_torch(module: nn.Module) -> bool:
@@ -59,7 +62,12 @@ def constructed(module: nn.Module, where: str) -> New:
 
 
 def _parameters(kind: type[nn.Module]) -> tuple[inspect.Parameter, ...]:
-    found = inspect.signature(kind).parameters.values()
+    base = nn.RNNBase if issubclass(kind, nn.RNNBase) else kind
+    found = [parameter for parameter in inspect.signature(base).parameters.values() if parameter.name != "mode"]
+    if kind is nn.RNN:
+        found.append(_NONLINEARITY)
+    if base is nn.RNNBase and kind is not nn.LSTM:
+        found = [parameter for parameter in found if parameter.name != "proj_size"]
     return tuple(parameter for parameter in found if parameter.name not in _SKIPPED)
 
 

@@ -63,6 +63,7 @@ class Part:
         children: the modules inside.
         links: what is set once these are made.
         shapes: its first call, in words.
+        family: what it has in common with other modules of its class, None where that is all of it.
     """
 
     path: ModulePath
@@ -74,13 +75,14 @@ class Part:
     children: tuple[tuple[str, Expression], ...]
     links: tuple[Link, ...] = ()
     shapes: tuple[str, ...] = ()
+    family: Hashable = None
 
     def key(self) -> Hashable:
         """Equal for modules that can be of one class."""
         return (
             self.name,
             not self.path.names,
-            tuple(_body_key(body) for body in self.bodies),
+            tuple(body_key(body) for body in self.bodies),
             (self.signature.kept, self.signature.used, self.signature.optional),
             (self.signature.conditions, self.signature.form),
             tuple((tensor.name, tensor.kind) for tensor in self.tensors),
@@ -89,7 +91,8 @@ class Part:
         )
 
 
-def _body_key(body: Body) -> Hashable:
+def body_key(body: Body) -> Hashable:
+    """Equal for bodies that are written alike."""
     return tuple(parameter.name for parameter in body.parameters), body.key()
 
 

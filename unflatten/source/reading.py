@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -15,6 +15,7 @@ from unflatten.errors import SourceError
 from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
 from unflatten.source.expressions import Expression, Instance, Items, Literal, New, Ref
+from unflatten.source.families import merged, recursive
 from unflatten.source.nn_leaves import constructed, is_of_torch
 from unflatten.source.ordering import is_ordered, leaf_has_effects, ordered
 from unflatten.source.parts import Link, Part, Tensor, slotted
@@ -43,6 +44,7 @@ class Reading:
         parts: the modules that get classes, each before those inside it.
         later: for each module that sets something after all is made, what it sets.
         signatures: how the written code of each module is called, by `id`.
+        families: for modules, by `id`, what they have in common with others of their class.
         effects: for modules, by `id`, whether the order of their calls matters.
         device: the device of everything, None where there are several.
         shapes: writes shapes down.
@@ -54,6 +56,7 @@ class Reading:
     parts: dict[ModulePath, Part] = field(default_factory=dict)
     later: dict[ModulePath, list[Link]] = field(default_factory=dict)
     signatures: dict[int, Signature] = field(default_factory=dict)
+    families: dict[int, str] = field(default_factory=dict)
     effects: dict[int, bool] = field(default_factory=dict)
     device: torch.device | None = None
     shapes: Shapes = field(default_factory=Shapes)
@@ -73,6 +76,7 @@ class Reading:
         written = [(path, module) for path, module in modules if is_written(module)]
         for _, module in written:
             self.signatures[id(module)] = signature_of(place_of(module), bodies_of(module))
+        self.find_families(written)
         for path, module in written:
             self.parts[path] = self.part(path, module)
         for path, links in self.later.items():
@@ -80,6 +84,26 @@ class Reading:
                 raise SourceError(f"{path} holds a tensor twice, in a module that has no class of its own")
             self.parts[path] = replace(self.parts[path], links=tuple(links))
         return self.parts
+
+    def find_families(self, written: Sequence[tuple[ModulePath, nn.Module]]) -> None:
+        """Finds the modules that become one class whatever they do, and the parameters that it has."""
+        names = {path: class_name(type_name(module)) for path, module in written}
+        depths = recursive(names)
+        members: dict[str, list[nn.Module]] = {}
+        for path, module in written:
+            if path.names and type_name(module):
+                members.setdefault(names[path], []).append(module)
+        for name, modules in members.items():
+            signatures = [self.signatures[id(module)] for module in modules]
+            order = _common_order(signatures, modules)
+            if name in depths or order is None:
+                continue
+            optional = {each for each in order if any(each not in one.kept for one in signatures)}
+            optional.update(each for one in signatures for each in one.optional)
+            order = (*(each for each in order if each not in optional), *(each for each in order if each in optional))
+            for module, signature in zip(modules, signatures, strict=True):
+                self.families[id(module)] = name
+                self.signatures[id(module)] = replace(signature, order=order)
 
     def walk(self) -> Iterator[tuple[ModulePath, nn.Module]]:
         """Every module once, at its first path, each before those inside it."""
@@ -140,6 +164,7 @@ class Reading:
             tensors=tuple(tensors_of(module)),
             children=tuple(children),
             shapes=self.shapes.lines(place, signature),
+            family=self.families.get(id(module)),
         )
 
     def child(self, path: ModulePath, module: nn.Module | None) -> Expression:
@@ -219,6 +244,18 @@ class Reading:
             link = Link(path.below(above), name, target.below(above))
             links.append(link)
         return Held((Step(link.name), Step("0", "item")))
+
+
+def _common_order(signatures: Sequence[Signature], modules: Sequence[nn.Module]) -> tuple[str, ...] | None:
+    """The parameters of all of some modules in order; None where these modules can't be of one class."""
+    if not all(signature.is_plain for signature in signatures):
+        return None
+    if merged([list(module._modules) for module in modules]) is None:
+        return None
+    if merged([[name for name, _ in held_tensors(module)] for module in modules]) is None:
+        return None
+    kept = [signature.kept for signature in signatures]
+    return merged(kept) or tuple(dict.fromkeys(name for names in kept for name in names))
 
 
 def is_written(module: nn.Module) -> bool:

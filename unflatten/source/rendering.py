@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torch import nn
@@ -15,6 +15,7 @@ from unflatten.source.containers import Imports
 from unflatten.source.formatting import layout
 from unflatten.source.functions import MethodWriter
 from unflatten.source.grouping import Group
+from unflatten.source.parts import Part, body_key
 from unflatten.source.text import prose, unused
 
 
@@ -66,68 +67,68 @@ class Renderer:
 
     def constructor(self, group: Group) -> Iterator[str]:
         """`__init__`."""
-        lines = self.constructors.lines(group)
+        lines = list(self.constructors.lines(group))
         if not group.first.path.names and not self.training:
-            lines.append("super().train(False)")
+            lines.append(("", "super().train(False)"))
         if not lines:
             return
         yield ""
-        yield from layout(f"def __init__({', '.join(['self', *group.arguments])}):", 4)
+        yield from layout(f"def __init__({', '.join(self.constructors.parameters(group))}):", 4)
         yield "        super().__init__()"
-        for line in lines:
-            yield from layout(line, 8)
+        current = ""
+        for condition, line in lines:
+            if condition and condition != current:
+                yield from layout(f"if {condition}:", 8)
+            current = condition
+            yield from layout(line, 12 if condition else 8)
 
     def methods(self, group: Group) -> Iterator[str]:
         """`forward`, and where it runs several bodies, a method for each."""
-        signature, part = group.first.signature, group.first
-        if not group.bodies:
-            return
-        kept = [self.parameter(group, name) for name in signature.kept] + ([signature.form] if signature.form else [])
-        several = len(group.bodies) > 1
-        names = ["forward"]
-        if several:
-            taken = (
-                {name for name, _ in part.children} | {tensor.name for tensor in part.tensors} | set(dir(nn.Module()))
-            )
-            names = [unused(f"forward_{at + 1}", taken) for at in range(len(group.bodies))]
-            yield from self.dispatch(group, kept, names)
-        for at, (name, body) in enumerate(zip(names, group.bodies, strict=True)):
-            used = [signature.renamed[each] for each in signature.kept if each in signature.used[at]]
+        methods: dict[Hashable, Method] = {}
+        taken = group.names() | set(dir(nn.Module()))
+        for part, bodies in zip(group.examples, group.bodies, strict=True):
+            for at, body in enumerate(bodies):
+                name = unused(f"forward_{len(methods) + 1}", taken)
+                methods.setdefault((body_key(body), part.signature.used[at]), Method(name, part, at, body))
+        if len(methods) > 1:
+            yield from self.dispatch(group, methods)
+        for method in methods.values():
             yield ""
-            yield from layout(f"def {name}({', '.join(['self', *(used if several else kept)])}):", 4)
-            yield from self.code(group, at, body, () if several or part.path.names else self.checks)
+            whole = len(methods) == 1
+            kept = parameters(group) if whole else method.used()
+            yield from layout(f"def {'forward' if whole else method.name}({', '.join(['self', *kept])}):", 4)
+            yield from self.code(method, self.checks if whole and not method.part.path.names else ())
 
-    def parameter(self, group: Group, name: str) -> str:
-        """A parameter of `forward`."""
-        signature = group.first.signature
-        return f"{signature.renamed[name]}=None" if name in signature.optional else signature.renamed[name]
-
-    def dispatch(self, group: Group, kept: list[str], names: Sequence[str]) -> Iterator[str]:
-        """The `forward` of a module with several bodies."""
-        signature = group.first.signature
+    def dispatch(self, group: Group, methods: Mapping[Hashable, Method]) -> Iterator[str]:
+        """The `forward` of modules with several bodies."""
         yield ""
-        yield from layout(f"def forward({', '.join(['self', *kept])}):", 4)
+        yield from layout(f"def forward({', '.join(['self', *parameters(group)])}):", 4)
         for line in self.checks if not group.first.path.names else ():
             yield from layout(line, 8)
-        for at, name in enumerate(names):
-            used = [signature.renamed[each] for each in signature.kept if each in signature.used[at]]
-            call = f"return self.{name}({', '.join(used)})"
-            if at < len(signature.conditions):
-                yield from layout(f"if {signature.conditions[at]}:", 8)
-                yield from layout(call, 12)
-            else:
-                yield from layout(call, 8)
+        last = len(group.forms)
+        for form, (part, bodies) in enumerate(zip(group.examples, group.bodies, strict=True), 1):
+            found = [methods[body_key(body), part.signature.used[at]] for at, body in enumerate(bodies)]
+            indent = 8
+            if form < last and found:
+                yield f"        if self.{group.kept[0]} == {form}:"
+                indent = 12
+            for at, method in enumerate(found):
+                call = f"return self.{method.name}({', '.join(method.used())})"
+                if at < len(part.signature.conditions):
+                    yield from layout(f"if {part.signature.conditions[at]}:", indent)
+                    yield from layout(call, indent + 4)
+                else:
+                    yield from layout(call, indent)
 
-    def code(self, group: Group, at: int, body: Body, checks: Sequence[str]) -> Iterator[str]:
+    def code(self, method: Method, checks: Sequence[str]) -> Iterator[str]:
         """The lines of a method."""
-        shapes = group.first.shapes[at] if at < len(group.first.shapes) else ""
-        if shapes:
-            yield from comment(shapes)
+        shapes, signature = method.part.shapes, method.part.signature
+        if method.at < len(shapes) and shapes[method.at]:
+            yield from comment(shapes[method.at])
         for line in checks:
             yield from layout(line, 8)
-        signature = group.first.signature
-        fixed = replace(body, parameters=tuple(replace(p, name=signature.renamed[p.name]) for p in body.parameters))
-        writer = MethodWriter(fixed, self.imports, self.graphs)
+        named = tuple(replace(each, name=signature.renamed[each.name]) for each in method.body.parameters)
+        writer = MethodWriter(replace(method.body, parameters=named), self.imports, self.graphs)
         current = None
         statements = writer.statements()
         for modes, line in statements:
@@ -137,6 +138,39 @@ class Renderer:
             yield from layout(line, 12 if modes else 8)
         if not statements:
             yield "        pass"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Method:
+    """A method to be written.
+
+    Attributes:
+        name: what it is called where there are several.
+        part: a module that has it.
+        at: which of that module's bodies it is.
+        body: what it computes.
+    """
+
+    name: str
+    part: Part
+    at: int
+    body: Body
+
+    def used(self) -> list[str]:
+        """The parameters that it needs."""
+        signature = self.part.signature
+        return [signature.renamed[name] for name in signature.order if name in signature.used[self.at]]
+
+
+def parameters(group: Group) -> list[str]:
+    """The parameters of `forward`."""
+    signatures = [part.signature for part in group.examples]
+    first = signatures[0]
+    shown = []
+    for name in first.order:
+        optional = any(name in one.optional or name not in one.kept for one in signatures)
+        shown.append(f"{first.renamed.get(name, name)}=None" if optional else first.renamed.get(name, name))
+    return [*shown, *([first.form] if first.form else [])]
 
 
 def comment(text: str) -> Iterator[str]:

@@ -29,6 +29,7 @@ class Signature:
         optional: those that can be left out.
         conditions: for each body but the last, when it runs, in Python.
         form: the parameter that was added to tell the bodies apart, or an empty string.
+        order: those that the code of its class has, those of other modules of the class among them.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -38,6 +39,12 @@ class Signature:
     optional: frozenset[str]
     conditions: tuple[str, ...] = ()
     form: str = ""
+    order: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all parameters go by the program's names."""
+        return not self.form and all(name == shown for name, shown in self.renamed.items())
 
     def given(
         self, body: int, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -45,7 +52,8 @@ class Signature:
         """The arguments of a call as the written code takes them."""
         names = self.names[body]
         positional = dict(zip(names, args, strict=False))
-        as_before = self.kept[: len(positional)] == tuple(name for name in positional if name in self.kept)
+        given = tuple(name for name in positional if name in self.kept)
+        as_before = self.order[: len(given)] == given
         by_position = [value for name, value in positional.items() if name in self.kept] if as_before else []
         by_name = {} if as_before else positional
         by_name = {**by_name, **kwargs}
@@ -76,7 +84,7 @@ def signature_of(place: Place, bodies: Sequence[Body]) -> Signature:
     if conditions is None:
         form = unused(FORM, set(renamed.values()))
         conditions = tuple(f"{form} == {at}" for at in range(len(bodies) - 1))
-    return Signature(names, renamed, kept, used, frozenset(optional), conditions, form)
+    return Signature(names, renamed, kept, used, frozenset(optional), conditions, form, kept)
 
 
 def _is_used(body: Body, parameter: Any) -> bool:
