@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unflatten import source as source
     from unflatten.build import unflatten as unflatten
     from unflatten.errors import UnflattenError as UnflattenError
     from unflatten.info import Info as Info
@@ -45,6 +46,7 @@ __all__ = [
     "info",
     "record",
     "restore",
+    "source",
     "swap",
     "swap_node",
     "unflatten",

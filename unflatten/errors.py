@@ -95,6 +95,14 @@ class NotDrawableError(UnflattenError, TypeError):
     """Something was given that has no graph to draw."""
 
 
+class SourceError(UnflattenError, ValueError):
+    """A module can't be written as source, or a folder holds none; nothing is written."""
+
+
+class FolderError(SourceError, OSError):
+    """There is something else in the folder, or no written package."""
+
+
 class ViewError(UnflattenError, ValueError):
     """A view can't do what it is asked to with this graph."""
 
