@@ -13,9 +13,12 @@ from nir_bridge.errors import ExportError, NoMeaningError
 from nir_bridge.exporting.arguments import is_state_name, named_arguments
 from nir_bridge.exporting.modules import BYPASS, Registry
 from nir_bridge.exporting.recipes import Given, Recipe
+from nir_bridge.exporting.restoring import sketch_of
 from nir_bridge.exporting.trace import Signal, StatePart
 from nir_bridge.exporting.tracer import Tracer
-from nir_bridge.exporting.trees import Place, mapped, tensors
+from nir_bridge.exporting.trees import Place, items, mapped, tensors
+from nir_bridge.module import PLAN
+from nir_bridge.plan import Plan
 
 Inputs = dict[str, tuple[Signal, Tensor]]
 
@@ -26,12 +29,10 @@ class Leaves:
 
     Attributes:
         registry: what modules mean.
-        bypassed: the original modules that the caller leaves out, by identity.
         states: the names of parameters that take a state, by identity of the original module.
     """
 
     registry: Registry
-    bypassed: frozenset[int]
     states: Mapping[int, str | None]
 
     def __call__(
@@ -40,7 +41,7 @@ class Leaves:
         """A call of a module; NotImplemented to look inside it."""
         original = tracer.shadow.originals.get(id(module), module)
         where = f"module {tracer.path(module)!r} ({type(original).__name__})"
-        if id(original) in self.bypassed:
+        if id(original) in self.registry.bypassed:
             recipe: Recipe | str | None = BYPASS
         else:
             recipe = self.registry.recipe(original, where) if tracer.depends(args, kwargs) else None
@@ -60,7 +61,7 @@ class Leaves:
         """The signals that go in, by name, and the operations whose states do."""
         inputs: Inputs = {}
         states: list[int] = []
-        named = named_arguments(module, *called)
+        named = _port_names(original, named_arguments(module, *called))
         known = self.states.get(id(original))
         for at, (name, value) in enumerate(named.items()):
             is_state = name == known or (known is None and at > 0 and is_state_name(name))
@@ -76,6 +77,15 @@ class Leaves:
                     "module returns first"
                 )
         return inputs, tuple(dict.fromkeys(states))
+
+
+def _port_names(module: nn.Module, named: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a network that `from_nir` made, by the names of its Input nodes."""
+    if sketch_of(module) is None:
+        return named
+    plan: Plan = module.__dict__[PLAN]
+    names = {port.parameter: port.name for port in plan.ports}
+    return {names.get(name, name): value for name, value in named.items()}
 
 
 def assert_single(recipe: Any, inputs: Inputs, where: str) -> None:
@@ -139,6 +149,9 @@ def _noted(  # noqa: PLR0913, PLR0917  # one call
     if not found:
         raise ExportError(f"{where}: it returned a {type(result).__name__} without a tensor")
     outputs = _outputs(recipe)
+    first = items(result)
+    inner = items(first[0][1]) if first and outputs else None
+    prefix = first[0][0] if first and inner and {key for key, _ in inner} == set(outputs) else None
     gives = tracer.shape(found[0][1])
     op = tracer.emit(tracer.name(module), recipe, inputs, gives, where, module, states)
     guess = next(iter(inputs.values()))[0].guess if _keeps(inputs, found[0][1]) else frozenset()
@@ -148,7 +161,7 @@ def _noted(  # noqa: PLR0913, PLR0917  # one call
     for at, (place, tensor) in enumerate(found):
         key = None
         if several:
-            key = place[0] if set(outputs) <= set(named) else (outputs[at] if at < len(outputs) else None)
+            key = _output_key(place, outputs, named, prefix, at)
         is_output = key in outputs if several else at == 0
         known = tracer.value(tensor) if id(tensor) in tracer.values else None
         same = tensor is found[0][1] and at > 0
@@ -160,6 +173,17 @@ def _noted(  # noqa: PLR0913, PLR0917  # one call
             tracer.overwritten(tensor, where)
         tracer.bind(changes[place], tracer.result(op, key, guess) if is_output else StatePart(op))
     return mapped(result, changes.get)
+
+
+def _output_key(
+    place: Place, outputs: list[str], named: Mapping[str, Place], prefix: str | None, at: int
+) -> str | None:
+    """Which output of a graph a tensor of a result is: by its key, or else by its number."""
+    if prefix is not None:
+        return place[1] if place[0] == prefix else None
+    if set(outputs) <= set(named):
+        return place[0]
+    return outputs[at] if at < len(outputs) else None
 
 
 def _keeps(inputs: Inputs, result: Tensor) -> bool:
