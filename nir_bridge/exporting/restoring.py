@@ -106,11 +106,11 @@ def _filled(template: Template, now: Mapping[str, Any]) -> nir.NIRNode:
     for item in fields(template.kind):
         name = item.name
         if name in template.types:
-            value = np.asarray(now[name])
+            held = np.asarray(now[name])
             wanted = template.types[name]
-            value = value.astype(wanted) if wanted.kind == "f" and wanted.itemsize >= value.itemsize else value
+            value: Any = held.astype(wanted) if wanted.kind == "f" and wanted.itemsize >= held.itemsize else held
         else:
-            value = copy.deepcopy(template.values.get(name))
+            value = copy.deepcopy(template.values[name])
             if _changed(template, name, value, now.get(name)):
                 value = now[name]
         setattr(made, name, value)

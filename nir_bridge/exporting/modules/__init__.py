@@ -49,8 +49,8 @@ class Registry:
                 raise ModuleMapError(f"{kind!r} is no class of modules; the keys of a map are, e.g., torch.nn.ReLU")
             if mapper is not None and not callable(mapper):
                 raise ModuleMapError(
-                    f"what {kind.__name__} is mapped to can't be called: {mapper!r}; give a function from the module to "
-                    "its node, or None to leave such modules out"
+                    f"what {kind.__name__} is mapped to can't be called: {mapper!r}; give a function from the "
+                    "module to its node, or None to leave such modules out"
                 )
 
     def recipe(self, module: nn.Module, where: str) -> Recipe | str | None:
