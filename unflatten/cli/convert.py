@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,10 +66,11 @@ def _model(program: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def _write_network(output: str, model: Any, args: Any, kwargs: Any, dynamics: str, dt: float | None) -> None:
-    bridge: Any = importlib.import_module("nir_bridge")
+    from nir_bridge import to_nir, write
+
     with working("converting"):
-        graph = bridge.to_nir(model, args=args or None, kwargs=kwargs or None, dynamics=dynamics, dt=dt)
-    bridge.write(graph, output)
+        graph = to_nir(model, args=args or None, kwargs=kwargs or None, dynamics=dynamics, dt=dt)
+    write(graph, output)
 
 
 def _write_program(output: str, network: NIRModule, batch: int | None) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,10 +29,10 @@ def source(
     unflatten source network.nir network --dynamics norse
     """
     from unflatten.cli.opening import anything, built, is_program, nested
+    from unflatten.source import write
 
     found = anything(file, trust)
     tree = nested(found) if is_program(found) else built(found, dynamics, dt)
     with working("writing"):
-        writer: Any = importlib.import_module("unflatten.source")
-        writer.write(tree, folder, overwrite=overwrite)
+        write(tree, folder, overwrite=overwrite)
     Screen(sys.stderr).line(f"wrote {folder}")
