@@ -92,7 +92,10 @@ def _series(file: str) -> Any:
 
     try:
         content = np.load(_standard_input() if file == "-" else file, allow_pickle=False)
-        arrays = dict(content) if isinstance(content, np.lib.npyio.NpzFile) else content
+        arrays: Any = content
+        if isinstance(content, np.lib.npyio.NpzFile):
+            with content:
+                arrays = dict(content)
     except FileNotFoundError:
         raise CommandError(f"there is no file {file!r}") from None
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:

@@ -29,9 +29,9 @@ _COLUMNS = (
     Column("class", style="bold green"),
     Column("flops", numbers=True),
     Column("backward", numbers=True),
-    Column("parameters", numbers=True),
-    Column("activations", numbers=True),
-    Column("saved", numbers=True),
+    Column("parameter bytes", numbers=True),
+    Column("activation bytes", numbers=True),
+    Column("saved bytes", numbers=True),
     Column("", style="magenta"),
 )
 _WIDTH = 20

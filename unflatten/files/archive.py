@@ -65,7 +65,7 @@ def contents(file: BinaryIO) -> Contents:
     """
     try:
         reader = PT2ArchiveReader(file)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, OSError, ValueError) as error:
         return _old_contents(file, error)
     names = reader.get_file_names()
     payloads = [each for name in names if name.endswith("_config.json") for each in _payloads(reader, name)]
