@@ -38,7 +38,18 @@ app = typer.Typer(
 )
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"unflatten {version('torch-unflatten')}")
+        raise typer.Exit
+
+
 def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error comes from.")] = False,
 ) -> None:
     """Look into exported PyTorch programs (.pt2) and NIR spiking networks (.nir), run them, and go on from there.

@@ -131,14 +131,18 @@ def _needs_content(path: Path, file: str) -> None:
 
 @contextmanager
 def _on_disk(file: str) -> Iterator[Path]:
-    """The file, or what comes in from standard input as one."""
-    if file != STDIN:
+    """The file, or what comes in from standard input, or from a pipe that has a name, as one."""
+    if file == STDIN and sys.stdin.isatty():
+        raise CommandError("nothing comes in on standard input: pipe a file into the command, or name one")
+    if file != STDIN and not Path(file).is_fifo():
         yield Path(file)
         return
-    if sys.stdin.isatty():
-        raise CommandError("nothing comes in on standard input: pipe a file into the command, or name one")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "stdin"
+        path = Path(folder) / "piped"
         with path.open("wb") as copy:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
+            if file == STDIN:
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+            else:
+                with Path(file).open("rb") as pipe:
+                    shutil.copyfileobj(pipe, copy)
         yield path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -115,12 +116,18 @@ def network_rows(network: NIRModule, graph: Any) -> Iterator[Row]:
     """The modules of a NIR graph, each before those inside."""
     known = dict(_nir_nodes(graph))
     originals = dict(network.original_names)
+    inside = Counter("" if not size else ".".join(names[:size]) for path in originals for names, size in _ups(path))
     for names, module in walk(network):
         path = ".".join(names)
-        inside = sum(1 for other in originals if other == path or not path or other.startswith(f"{path}."))
         node = known.get(originals.get(path, ""), None if names else graph)
         name = type(module if node is None else node).__name__
-        yield Row(names, name, _held(module.parameters()), _held(module.buffers()), str(inside), _typed(node))
+        yield Row(names, name, _held(module.parameters()), _held(module.buffers()), str(inside[path]), _typed(node))
+
+
+def _ups(path: str) -> Iterator[tuple[list[str], int]]:
+    """The names of a path, and how many of them lead to each module around it."""
+    names = path.split(".")
+    return ((names, size) for size in range(len(names) + 1))
 
 
 def _nir_nodes(graph: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

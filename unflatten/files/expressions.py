@@ -5,37 +5,24 @@ from __future__ import annotations
 import ast
 import math
 import re
-
-import sympy
-from sympy.logic.boolalg import Boolean
+from collections.abc import Callable
+from functools import lru_cache
 
 _PLAIN = re.compile(r"[\w .\-@:/]*")
 _NUMBER = re.compile(r"-?[\d.]+(e[+-]?\d+)?|-?inf|nan")
-_SIZES = (
-    "FloorDiv",
-    "ModularIndexing",
-    "Where",
-    "PythonMod",
-    "Mod",
-    "CleanDiv",
-    "CeilToInt",
-    "FloorToInt",
-    "CeilDiv",
-    "LShift",
-    "RShift",
-    "PowByNatural",
-    "FloatPow",
-    "FloatTrueDiv",
-    "IntTrueDiv",
-    "IsNonOverlappingAndDenseIndicator",
-    "TruncToFloat",
-    "TruncToInt",
-    "RoundToInt",
-    "RoundDecimal",
-    "ToFloat",
-    "Identity",
-)
-"""The functions of sizes that torch adds to those of sympy."""
+_SIZES = frozenset(
+    {
+        "Abs", "Add", "And", "BooleanFalse", "BooleanTrue", "CeilDiv", "CeilToInt", "CleanDiv", "Eq",
+        "Equality", "ExprCondPair", "Float", "FloatPow", "FloatTrueDiv", "FloorDiv", "FloorToInt", "Ge",
+        "GreaterThan", "Gt", "Half", "Identity", "IntTrueDiv", "Integer", "IsNonOverlappingAndDenseIndicator",
+        "LShift", "Le", "LessThan", "Lt", "Max", "Min", "Mod", "ModularIndexing", "Mul", "Ne", "Not", "Or",
+        "Piecewise", "Pow", "PowByNatural", "PythonMod", "RShift", "Rational", "RoundDecimal", "RoundToInt",
+        "StrictGreaterThan", "StrictLessThan", "Symbol", "ToFloat", "TruncToFloat", "TruncToInt", "Unequality",
+        "Where", "Xor", "ceiling", "floor", "sqrt",
+    }
+)  # fmt: skip
+"""The functions of sizes, of sympy and of torch."""
+_POWERS = ("Pow", "PowByNatural", "FloatPow", "LShift")
 _FUNCTIONS = frozenset(
     {"len", "max", "min", "abs", "int", "float", "bool", *_SIZES, "cast_symbool_to_symint_guardless"}
 )
@@ -46,13 +33,14 @@ _ARITHMETIC = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=1 << 12)
 def is_size(text: str) -> bool:
     """Whether an expression is arithmetic over symbols and nothing else.
 
     >>> is_size("Add(Symbol('s0', integer=True), Integer(-1))"), is_size("s0 // 2")
     (True, True)
-    >>> is_size("__import__('os').getpid()"), is_size("Integer('__import__(1)')")
-    (False, False)
+    >>> is_size("__import__('os').getpid()"), is_size("Integer('__import__(1)')"), is_size("9**9**9**9")
+    (False, False, False)
     """
     return _holds(text, _allowed_in_size)
 
@@ -68,13 +56,13 @@ def is_guard(text: str) -> bool:
     return _holds(text, _allowed_in_guard)
 
 
-def _holds(text: str, allowed: object) -> bool:
+def _holds(text: str, allowed: Callable[[ast.AST, set[int]], bool]) -> bool:
     try:
         nodes = list(ast.walk(ast.parse(text.strip(), mode="eval")))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     strings = {id(node.args[0]) for node in nodes if isinstance(node, ast.Call) and node.args}
-    return all(allowed(node, strings) for node in nodes)  # type: ignore[operator]
+    return not any(map(_is_power_of_numbers, nodes)) and all(allowed(node, strings) for node in nodes)
 
 
 def _allowed_in_size(node: ast.AST, strings: set[int]) -> bool:
@@ -86,8 +74,20 @@ def _allowed_in_size(node: ast.AST, strings: set[int]) -> bool:
 
 
 def _is_size_function(name: str) -> bool:
-    found = getattr(sympy, name, None)
-    return name in _SIZES or (isinstance(found, type) and issubclass(found, sympy.Expr | Boolean))
+    return name in _SIZES or name.startswith("OpaqueUnaryFn_")
+
+
+def _is_power_of_numbers(node: ast.AST) -> bool:
+    """Whether a power could be any number, so that computing it need not end."""
+    match node:
+        case ast.BinOp(op=ast.Pow() | ast.LShift()):
+            pass
+        case ast.Call(ast.Name(str(name))) if name in _POWERS:
+            pass
+        case _:
+            return False
+    inside = [other for other in ast.walk(node) if isinstance(other, ast.Name)]
+    return all(other.id in _SIZES and other.id != "Symbol" for other in inside)
 
 
 def _texts_fit(call: ast.Call) -> bool:
@@ -95,7 +95,7 @@ def _texts_fit(call: ast.Call) -> bool:
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     for at, argument in enumerate(call.args):
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-            is_symbol = name in ("Symbol", "Dummy") and argument.value.isidentifier()
+            is_symbol = name == "Symbol" and argument.value.isidentifier()
             is_number = name == "Float" and _NUMBER.fullmatch(argument.value) is not None
             if at > 0 or not (is_symbol or is_number):
                 return False

@@ -13,6 +13,7 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
@@ -62,6 +63,7 @@ def _check(where: str, key: str, value: Any) -> None:
             raise UntrustedFileError(f"in {where}, {what} is {shown!r}, which could run code")
 
 
+@lru_cache(maxsize=1 << 12)
 def _is_operator(target: str) -> bool:
     """Whether a node calls an operator, and not just any function that a dotted name leads to."""
     first, _, rest = target.partition(".")

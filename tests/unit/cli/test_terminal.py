@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -40,10 +43,25 @@ def test_help_teaches_by_example(command: str) -> None:
 
 
 def test_pipes_get_plain_lines_of_any_length(folder: Path) -> None:
-    narrow = call_outside("tree", str(folder / "model.pt2"), env={"COLUMNS": "20"})
+    narrow = call("tree", str(folder / "model.pt2"), env={"COLUMNS": "20"})
     assert (narrow.code, narrow.err) == (0, "")
-    assert narrow.out == call("tree", str(folder / "model.pt2")).out
+    assert narrow.out == call("tree", str(folder / "model.pt2"), env={"COLUMNS": "200"}).out
     assert "\x1b" not in narrow.out
+
+
+def test_pipes_that_have_a_name(folder: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=((folder / "network.nir").read_bytes(),))
+    writer.start()
+    answer = call("tree", str(pipe))
+    writer.join()
+    assert answer.out == call("tree", str(folder / "network.nir")).out
+
+
+def test_version() -> None:
+    answer = call("--version")
+    assert (answer.code, answer.out) == (0, f"unflatten {version('torch-unflatten')}\n")
 
 
 def test_terminals_get_colours_and_their_width(folder: Path) -> None:
