@@ -7,6 +7,7 @@ of what the other one gives.
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -87,13 +88,13 @@ def contents(file: BinaryIO) -> Contents:
 
 def _payloads(reader: PT2ArchiveReader, name: str) -> Iterator[tuple[str, str]]:
     """The records that a table of weights or constants names, and how torch loads each."""
-    folder = name.rpartition("/")[0]
-    for payload in json.loads(reader.read_bytes(name))["config"].values():
+    folder = "/".join(name.split("/")[:2])  # wherever the table is: names of models may hold slashes
+    for payload in json.loads(reader.read_bytes(name).decode())["config"].values():
         path: Any = payload["path_name"]
         if path.startswith(("custom_obj_", "opaque_obj_")):
-            yield f"{folder}/{path}", "object"
+            yield os.path.join(folder, path), "object"  # noqa: PTH118  # as torch finds it
         elif payload["use_pickle"]:
-            yield f"{folder}/{path}", "pickle"
+            yield os.path.join(folder, path), "pickle"  # noqa: PTH118
 
 
 def _loaded(file: BinaryIO) -> ExportedProgram:

@@ -41,7 +41,7 @@ def check_text(name: str, data: bytes) -> None:
     Raises:
         UntrustedFileError: something could.
     """
-    stack: list[Any] = [json.loads(data)]
+    stack: list[Any] = [json.loads(data.decode())]
     while stack:
         item = stack.pop()
         if isinstance(item, dict):

@@ -56,6 +56,22 @@ def test_pickled_state(tmp_path: Path, folder: str) -> None:
     assert not mark.exists()
 
 
+def test_pickled_state_of_a_model_in_a_folder(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+
+    def edit(records: dict[str, bytes]) -> None:
+        for name in [name for name in records if "model" in name]:
+            folder, _, last = name.rpartition("/")
+            records[f"{folder}/a/{last}"] = records.pop(name)
+        config = {"path_name": "weight_9", "is_param": False, "use_pickle": True, "tensor_meta": None}
+        records["data/weights/a/model_weights_config.json"] = json.dumps({"config": {"evil": config}}).encode()
+        records["data/weights/weight_9"] = bomb(mark)
+        records["data/weights/a/weight_9"] = b""
+
+    _refused(changed(DATA, edit), "asks for posix")
+    assert not mark.exists()
+
+
 @pytest.mark.parametrize("folder", ["weights", "constants"])
 def test_state_of_old_files(tmp_path: Path, folder: str) -> None:
     mark = tmp_path / "ran"
