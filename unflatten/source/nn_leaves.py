@@ -63,7 +63,9 @@ def constructed(module: nn.Module, where: str) -> New:
 
 def _parameters(kind: type[nn.Module]) -> tuple[inspect.Parameter, ...]:
     base = nn.RNNBase if issubclass(kind, nn.RNNBase) else kind
-    found = [parameter for parameter in inspect.signature(base).parameters.values() if parameter.name != "mode"]
+    found = list(inspect.signature(base).parameters.values())
+    if base is nn.RNNBase:
+        found = [parameter for parameter in found if parameter.name != "mode"]
     if kind is nn.RNN:
         found.append(_NONLINEARITY)
     if base is nn.RNNBase and kind is not nn.LSTM:

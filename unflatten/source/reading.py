@@ -94,12 +94,12 @@ class Reading:
             if path.names and type_name(module):
                 members.setdefault(names[path], []).append(module)
         for name, modules in members.items():
-            signatures = [self.signatures[id(module)] for module in modules]
+            signatures = _aligned([self.signatures[id(module)] for module in modules], modules)
             order = _common_order(signatures, modules)
             if name in depths or order is None:
                 continue
-            optional = {each for each in order if any(each not in one.kept for one in signatures)}
-            optional.update(each for one in signatures for each in one.optional)
+            optional = {each for each in order if any(each not in one.shown() for one in signatures)}
+            optional.update(one.renamed[each] for one in signatures for each in one.optional)
             order = (*(each for each in order if each not in optional), *(each for each in order if each in optional))
             for module, signature in zip(modules, signatures, strict=True):
                 self.families[id(module)] = name
@@ -246,15 +246,28 @@ class Reading:
         return Held((Step(link.name), Step("0", "item")))
 
 
+def _aligned(signatures: Sequence[Signature], modules: Sequence[nn.Module]) -> list[Signature]:
+    """Signatures with the same names, where these are only guesses."""
+    guessed = all(not body.named for module in modules for body in bodies_of(module))
+    if not guessed:
+        return list(signatures)
+    longest = max(signatures, key=lambda one: len(one.kept)).shown()
+    aligned = []
+    for one in signatures:
+        renamed = {**one.renamed, **dict(zip(one.kept, longest, strict=False))}
+        aligned.append(replace(one, renamed=renamed))
+    return aligned
+
+
 def _common_order(signatures: Sequence[Signature], modules: Sequence[nn.Module]) -> tuple[str, ...] | None:
     """The parameters of all of some modules in order; None where these modules can't be of one class."""
-    if not all(signature.is_plain for signature in signatures):
+    if any(signature.form for signature in signatures):
         return None
     if merged([list(module._modules) for module in modules]) is None:
         return None
     if merged([[name for name, _ in held_tensors(module)] for module in modules]) is None:
         return None
-    kept = [signature.kept for signature in signatures]
+    kept = [signature.shown() for signature in signatures]
     return merged(kept) or tuple(dict.fromkeys(name for names in kept for name in names))
 
 
@@ -311,8 +324,9 @@ def tensors_of(module: nn.Module) -> Iterator[Tensor]:
     persistent = [name for name in module._buffers if name not in module._non_persistent_buffers_set]
     for name in persistent:
         yield Tensor(name, "buffer", _empty(module._buffers[name]))
-    others = {name: module._buffers[name] for name in module._buffers if name not in persistent}
-    for name, tensor in sorted({**others, **constants_of(module)}.items()):
+    for name in sorted(module._buffers.keys() - set(persistent)):
+        yield Tensor(name, "passing", _empty(module._buffers[name]))
+    for name, tensor in constants_of(module).items():
         yield Tensor(name, "constant", _empty(tensor))
 
 

@@ -20,13 +20,15 @@ from unflatten.errors import FolderError, SourceError
 from unflatten.modules import UnflattenedModule
 from unflatten.source.checks import CHECK, REQUIRE, checks_of
 from unflatten.source.constructors import Constructors
-from unflatten.source.containers import Imports
+from unflatten.source.containers import Imports, found_module
+from unflatten.source.graphs import Graphs
 from unflatten.source.grouping import Classes
+from unflatten.source.package import CONSTANTS as WITH_CONSTANTS
 from unflatten.source.package import INIT, README
 from unflatten.source.reading import Reading, place_of
-from unflatten.source.rendering import Renderer
+from unflatten.source.rendering import CONSTANTS, Renderer
 from unflatten.source.state import safetensors, save_state
-from unflatten.source.text import identifier
+from unflatten.source.text import identifier, prose, quoted
 
 FILES = ("__init__.py", "model.py", "model.safetensors", "README.md")
 
@@ -140,30 +142,49 @@ def _model_text(reading: Reading) -> tuple[str, str]:
     imports = Imports()
     checks = checks_of(place, root.first.signature)
     fixed = any(place_of(module).fixed for module in reading.root.modules() if isinstance(module, UnflattenedModule))
-    renderer = Renderer(Constructors(classes, imports), imports, checks, reading.root.training, fixed)
+    renderer = Renderer(
+        Constructors(classes, imports), imports, checks, reading.root.training, fixed, Graphs(device=reading.device)
+    )
     body = ["\n".join(renderer.lines(group)) for group in classes.order]
+    functions = renderer.functions()
     helpers = [
         text.strip() for text, name in ((CHECK, "check("), (REQUIRE, "require(")) if any(name in c for c in checks)
     ]
-    text = "\n\n\n".join(["\n".join(_header(root.name, imports, body, "".join(helpers))), *helpers, *body])
+    if any(f"({CONSTANTS}):" in text.partition("\n")[0] for text in body):
+        helpers.append(WITH_CONSTANTS.strip())
+    whole = [*helpers, *functions, *body]
+    text = "\n\n\n".join(["\n".join(_header(root.name, imports, "\n".join(whole))), *whole])
     return text + "\n", root.name
 
 
-def _header(name: str, imports: Imports, body: list[str], helpers: str) -> Iterator[str]:
-    code = "\n".join(body)
-    yield f'"""The classes of {name}."""'
-    yield ""
-    plain = sorted(module for module in imports.modules if not module.startswith("torch"))
-    yield from (f"import {module}" for module in plain)
-    if plain:
+def _header(name: str, imports: Imports, code: str) -> Iterator[str]:
+    if imports.operators:
+        yield f'"""The classes of {name}.'
         yield ""
-    if "torch." in code + helpers:
-        yield "import torch"
-    yield from (f"import {module}" for module in sorted(imports.modules) if module.startswith("torch."))
+        yield "They use operators that have to be registered first:"
+        for operator, module in sorted(imports.operators.items()):
+            yield f"`{prose(operator)}`{f' by importing {prose(module)}' if module else ''}."
+        yield '"""'
+    else:
+        yield f'"""The classes of {name}."""'
+    yield ""
+    registering = {module for module in imports.operators.values() if found_module(module)}
+    standard = {module for module in imports.modules if not module.startswith("torch")}
+    standard |= {"importlib"} if registering else set()
+    yield from (f"import {module}" for module in sorted(standard))
+    if standard:
+        yield ""
+    wanted = {module: f"import {module}" for module in imports.modules - standard}
+    if "torch." in code:
+        wanted["torch"] = "import torch"
     if "F." in code:
-        yield "import torch.nn.functional as F"
+        wanted["torch.nn.functional"] = "import torch.nn.functional as F"
+    yield from (line for _, line in sorted(wanted.items()))
     yield "from torch import nn"
     yield from imports.lines()
+    if registering:
+        yield ""
+    yield from (f"importlib.import_module({quoted(module)})" for module in sorted(registering))
 
 
 def _refuse_foreign(target: Path, overwrite: bool) -> None:
