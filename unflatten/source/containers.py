@@ -29,6 +29,7 @@ class Imports:
         modules: the modules that are imported by name.
         classes: classes of other packages, by the name that the file has for them.
         plain: what stands in for each of them where it can't be imported.
+        as_dicts: classes of mappings for which plain dicts stand.
         operators: custom operators, with the module that registers each, where that is known.
     """
 
@@ -36,6 +37,7 @@ class Imports:
     classes: dict[str, type] = field(default_factory=dict)
     plain: dict[str, str] = field(default_factory=dict)
     operators: dict[str, str] = field(default_factory=dict)
+    as_dicts: frozenset[type] = frozenset()
 
     def function(self, target: Any) -> str:
         """How code names a function.
@@ -124,7 +126,7 @@ def container(spec: TreeSpec, leaves: Sequence[Any], imports: Imports, show: Cal
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
     if spec.type is list:
         return f"[{', '.join(parts)}]"
-    if spec.type is dict:
+    if spec.type is dict or spec.type in imports.as_dicts:
         return "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
     return _called(spec, parts, imports)
 

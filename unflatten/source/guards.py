@@ -14,7 +14,8 @@ import sympy
 
 _OPERATORS: Mapping[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod,
-    ast.FloorDiv: lambda a, b: sympy.floor(sympy.cancel(a / b)), ast.Pow: operator.pow, ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.FloorDiv: lambda a, b: sympy.floor(sympy.cancel(a / b)), ast.Pow: operator.pow,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.USub: operator.neg,
     ast.Not: lambda value: None if not isinstance(value, bool) else not value,
 }  # fmt: skip

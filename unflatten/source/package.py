@@ -28,7 +28,7 @@ from .model import {root}
 __all__ = ["{root}", "load"]
 FILE = Path(__file__).parent / "model.safetensors"
 
-
+{more}
 def load(file=FILE, device="cpu"):
     """The model, with the state that a file holds."""
     with torch.device("meta"):

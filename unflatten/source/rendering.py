@@ -108,7 +108,7 @@ class Renderer:
     def key(part: Part, at: int, body: Body) -> Hashable:
         """Equal for bodies that one method does for."""
         names = tuple(part.signature.renamed[parameter.name] for parameter in body.parameters)
-        return names, part.signature.used[at], body_key(body)
+        return names, part.signature.needed(at), body_key(body)
 
     def dispatch(self, group: Group, methods: Mapping[Hashable, Method]) -> Iterator[str]:
         """The `forward` of modules with several bodies."""
@@ -185,9 +185,8 @@ class Method:
 
     def used(self) -> list[str]:
         """The parameters that it needs."""
-        signature = self.part.signature
-        used = {signature.renamed[name] for name in signature.used[self.at]}
-        return [name for name in signature.order if name in used]
+        used = self.part.signature.needed(self.at)
+        return [name for name in self.part.signature.order if name in used]
 
 
 def parameters(group: Group) -> list[str]:

@@ -41,6 +41,10 @@ class Signature:
     form: str = ""
     order: tuple[str, ...] = ()
 
+    def needed(self, body: int) -> tuple[str, ...]:
+        """The parameters that a body needs, as they are called in code."""
+        return tuple(self.renamed[name] for name in self.used[body])
+
     def shown(self) -> tuple[str, ...]:
         """The parameters that the module's code has, as they are called there."""
         return tuple(self.renamed[name] for name in self.kept)

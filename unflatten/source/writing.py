@@ -7,7 +7,8 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,7 +38,7 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     """Writes a model as a Python package that needs only torch, and safetensors to read its state.
 
     Args:
-        module_or_program: what `unflatten` returned, or a program, which is unflattened.
+        module_or_program: what `unflatten` or `from_nir` returned, or a program, which is unflattened.
         folder: where to. It is made whole or not at all.
         overwrite: replace what is in the folder. Without, only a package that was written before is replaced.
 
@@ -62,14 +63,14 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     target = Path(folder)
     safetensors()
     _refuse_foreign(target, overwrite)
-    root = as_tree(module_or_program)
-    reading = Reading(root)
-    text, name = _model_text(reading)
+    tree = as_tree(module_or_program)
+    reading = Reading(tree.root)
+    text, name = _model_text(reading, tree)
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         (made / "model.py").write_text(text, encoding="utf-8")
-        (made / "__init__.py").write_text(INIT.format(root=name), encoding="utf-8")
+        (made / "__init__.py").write_text(INIT.format(root=name, more=tree.more(name)), encoding="utf-8")
         package = identifier(target.name, "model")
         (made / "README.md").write_text(README.format(root=name, folder=package), encoding="utf-8")
         save_state(reading, made / "model.safetensors")
@@ -82,7 +83,8 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
 
 def text_of(module_or_program: nn.Module | ExportedProgram) -> str:
     """What `write` puts into `model.py`."""
-    return _model_text(Reading(as_tree(module_or_program)))[0]
+    tree = as_tree(module_or_program)
+    return _model_text(Reading(tree.root), tree)[0]
 
 
 def load(folder: str | Path) -> nn.Module:
@@ -121,25 +123,43 @@ def _imported(path: Path) -> ModuleType:
     return module
 
 
-def as_tree(given: Any) -> UnflattenedModule:
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What is to be written.
+
+    Attributes:
+        root: the tree of modules.
+        as_dicts: classes of mappings for which plain dicts stand in the written code.
+        more: gives, for the name of the root's class, code that goes into the package's `__init__.py`.
+    """
+
+    root: UnflattenedModule
+    as_dicts: frozenset[type] = frozenset()
+    more: Callable[[str], str] = lambda _: ""
+
+
+def as_tree(given: Any) -> Tree:
     """The tree to be written.
 
     Raises:
         SourceError: there is none.
     """
     if isinstance(given, ExportedProgram):
-        return unflatten(given)
+        return Tree(unflatten(given))
+    if hasattr(type(given), "source_tree"):
+        made: Tree = given.source_tree()
+        return made
     if not isinstance(given, UnflattenedModule):
         raise SourceError(
             f"a {type(given).__name__} can't be written: give what unflatten.unflatten returned, or an exported program"
         )
-    return given
+    return Tree(given)
 
 
-def _model_text(reading: Reading) -> tuple[str, str]:
+def _model_text(reading: Reading, tree: Tree) -> tuple[str, str]:
     classes = Classes.of_parts(reading.read())
     root, place = classes.order[-1], place_of(reading.root)
-    imports = Imports()
+    imports = Imports(as_dicts=tree.as_dicts)
     checks = checks_of(place, root.first.signature)
     fixed = any(place_of(module).fixed for module in reading.root.modules() if isinstance(module, UnflattenedModule))
     renderer = Renderer(
