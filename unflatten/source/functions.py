@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from unflatten.code.body import Apply, Body, Held, Step
+from unflatten.code.body import Apply, Body, Held, Invoke, Step
 from unflatten.code.codegen import Writer
 from unflatten.code.nesting import Access, Leaf, Made, Rebuilt
 from unflatten.code.spelling import ATOM, Text
 from unflatten.flat.values import Modes
 from unflatten.source.containers import Imports, container, object_of
 from unflatten.source.graphs import Graphs
+from unflatten.source.loops import Loop
 from unflatten.source.text import MODULES, is_plain, quoted
 from unflatten.source.tidying import device_of, to
 
@@ -49,6 +50,32 @@ class MethodWriter(Writer):
             self.finish(step.out, text, step.modes, named=False)
         else:
             super().apply(step)
+
+    def step(self, step: Apply | Invoke) -> None:
+        """Writes an operator, a call, or a loop."""
+        if isinstance(step, Loop):
+            self.loop(step)
+        else:
+            super().step(step)
+
+    def loop(self, step: Loop) -> None:
+        """Writes `for layer in self.layers`."""
+        self.flush(len(self.pending))
+        init, (out, access) = step.args[0].index, step.outs[0]
+        name = self.names[init]
+        if self.last_use.get(init, -1) > self.at or self.holder.get(name) != init:
+            self.names[step.carried] = self.fresh(self.body.names[out])
+            self.statement(step.modes, f"{self.names[step.carried]} = {name}")
+            name = self.names[step.carried]
+        self.names[step.carried] = name
+        layer = self.fresh("layer")
+        call = self.accessed(f"{layer}({self.arguments(step.args[1:], step.kwargs)})", access)
+        self.statement(step.modes, f"for {layer} in {self.held(step.module)}:")
+        self.statement(step.modes, f"    {name} = {call}")
+        self.holder.pop(layer)
+        self.names[out], self.holder[name] = name, out
+        if not self.uses.get(out):
+            self.holder.pop(name)
 
     def indexed(self, step: Apply) -> Text:
         """`x[i, j]`."""

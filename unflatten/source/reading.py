@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import nn
 
+from unflatten._torch import TreeSpec
 from unflatten.calls.known import KnownCall, Place
 from unflatten.calls.specs import TensorSpec
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step, frozen
@@ -16,9 +18,11 @@ from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
 from unflatten.source.expressions import Expression, Instance, Items, Literal, New, Ref
 from unflatten.source.families import merged, recursive
+from unflatten.source.loops import looped
 from unflatten.source.nn_leaves import constructed, is_of_torch
 from unflatten.source.ordering import is_ordered, leaf_has_effects, ordered
 from unflatten.source.parts import Link, Part, Tensor, slotted
+from unflatten.source.passing import handed_on
 from unflatten.source.shapes import Shapes
 from unflatten.source.signatures import Signature, signature_of
 from unflatten.source.text import class_name, unused
@@ -152,8 +156,9 @@ class Reading:
         for at, (body, origins) in enumerate(zip(bodies_of(module), every, strict=True)):
             source = _tensor_of(place.calls, at, body) or _own_tensor(module)
             tidy = tidied(with_moves(body, origins), source, self.device)
-            called = self.called(path, module, ordered(tidy, self.call_effects(module)))
-            bodies.append(slotted(called, constants))
+            whole = handed_on(ordered(tidy, self.call_effects(module)), _nesting(place.calls, at), self.results(module))
+            called = self.called(path, module, whole)
+            bodies.append(slotted(looped(called, self.lists(module)), constants))
         children = [(name, self.child(path / name, child)) for name, child in module._modules.items()]
         return Part(
             path=path,
@@ -197,6 +202,31 @@ class Reading:
         def found(step: Invoke) -> bool:
             names = tuple(part.name for part in step.module.steps)
             return self.has_effects(at_path(self.root if step.module.from_root else module, names))
+
+        return found
+
+    def lists(self, module: nn.Module) -> Callable[[Held], nn.Module | None]:
+        """Tells of places in a body whether there is a list of modules."""
+
+        def found(held: Held) -> nn.Module | None:
+            if held.from_root or any(step.how not in ("attr", "item") for step in held.steps):
+                return None
+            inner = module._modules
+            at: nn.Module | None = module
+            for step in held.steps:
+                at = inner.get(step.name)
+                inner = at._modules if at is not None else {}
+            return at if isinstance(at, nn.ModuleList | nn.Sequential) else None
+
+        return found
+
+    def results(self, module: nn.Module) -> Callable[[Invoke], Any]:
+        """Tells of the calls of a body what the callee returns, as that one's body has it."""
+
+        def found(step: Invoke) -> Any:
+            names = tuple(part.name for part in step.module.steps)
+            bodies = bodies_of(at_path(self.root if step.module.from_root else module, names))
+            return bodies[step.pick or 0].result if bodies else None
 
         return found
 
@@ -359,6 +389,15 @@ def _tensor_of(calls: tuple[KnownCall, ...], at: int, body: Body) -> Local | Non
             if (parameter.name, access) in found:
                 return Local(local)
     return None
+
+
+def _nesting(calls: Sequence[KnownCall], body: int) -> dict[str, TreeSpec]:
+    """How the argument of each parameter of a body nests, where all calls agree."""
+    found: dict[str, list[TreeSpec]] = {}
+    for call in calls:
+        for name, part in call.arguments.parts() if call.body == body else ():
+            found.setdefault(name, []).append(part)
+    return {name: parts[0] for name, parts in found.items() if all(part == parts[0] for part in parts)}
 
 
 def _own_tensor(module: nn.Module) -> Held | None:

@@ -162,7 +162,8 @@ def _statements(writer: MethodWriter, indent: int) -> Iterator[str]:
         if modes and modes != current:
             yield from layout(f"with {', '.join(mode_text(mode, 'torch') for mode in modes)}:", indent)
         current = modes
-        yield from layout(line, indent + 4 if modes else indent)
+        inner = len(line) - len(line.lstrip())
+        yield from layout(line.lstrip(), indent + inner + (4 if modes else 0))
     if not statements:
         yield " " * indent + "pass"
 
