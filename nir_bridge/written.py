@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,17 +12,14 @@ from torch.export import Dim
 from nir_bridge.errors import CallError
 from nir_bridge.plan import Plan, Port
 from nir_bridge.state import State
-from unflatten import export, source, unflatten
+from unflatten import UnflattenedModule, export, source, unflatten
 from unflatten.source.formatting import layout
 from unflatten.source.text import quoted
-
-if TYPE_CHECKING:
-    from nir_bridge.module import NIRModule
 
 _BATCH = 3
 
 
-def source_tree(net: NIRModule, plan: Plan) -> source.Tree:
+def source_tree(net: UnflattenedModule, plan: Plan) -> source.Tree:
     """What `unflatten.source.write` writes of a network.
 
     Args:

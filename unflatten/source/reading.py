@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,19 +12,20 @@ from torch import nn
 from unflatten._torch import TreeSpec
 from unflatten.calls.known import KnownCall, Place
 from unflatten.calls.specs import TensorSpec
-from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step, frozen
+from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
 from unflatten.errors import SourceError
 from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
-from unflatten.source.expressions import Expression, Instance, Items, Literal, New, Ref
+from unflatten.source.expressions import Expression, Instance, Items, Literal, Ref
 from unflatten.source.families import merged, recursive
 from unflatten.source.loops import looped
 from unflatten.source.nn_leaves import constructed, is_of_torch
 from unflatten.source.ordering import is_ordered, leaf_has_effects, ordered
-from unflatten.source.parts import Link, Part, Tensor, slotted
+from unflatten.source.parts import Link, Part, slotted
 from unflatten.source.passing import handed_on
 from unflatten.source.shapes import Shapes
 from unflatten.source.signatures import Signature, signature_of
+from unflatten.source.tensors import held_tensors, tensors_of
 from unflatten.source.text import class_name, unused
 from unflatten.source.tidying import devices, tidied, with_moves
 
@@ -332,47 +333,6 @@ def at_path(module: nn.Module, names: tuple[str, ...]) -> nn.Module:
             raise SourceError(f"there is no module at {'.'.join(names)}")
         module = found
     return module
-
-
-def constants_of(module: nn.Module) -> Mapping[str, torch.Tensor]:
-    """The tensors that a module holds as plain attributes, by name in order."""
-    place: Place | None = module.__dict__.get(PLACE)
-    found = {name: module.__dict__.get(name) for name in sorted(place.constants if place else ())}
-    return {name: tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
-
-
-def held_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor that a module holds itself, by name."""
-    for table in (module._parameters, module._buffers, constants_of(module)):
-        yield from ((name, tensor) for name, tensor in table.items() if tensor is not None)
-
-
-def tensors_of(module: nn.Module) -> Iterator[Tensor]:
-    """What makes the tensors that a module holds."""
-    for name, parameter in module._parameters.items():
-        yield Tensor(name, "parameter", _parameter(parameter))
-    persistent = [name for name in module._buffers if name not in module._non_persistent_buffers_set]
-    for name in persistent:
-        yield Tensor(name, "buffer", _empty(module._buffers[name]))
-    for name in sorted(module._buffers.keys() - set(persistent)):
-        yield Tensor(name, "passing", _empty(module._buffers[name]))
-    for name, tensor in constants_of(module).items():
-        yield Tensor(name, "constant", _empty(tensor))
-
-
-def _parameter(tensor: torch.Tensor | None) -> Expression:
-    if tensor is None:
-        return Literal(None)
-    trainable = tensor.is_floating_point() or tensor.is_complex()
-    return New("nn.Parameter", (("data", _empty(tensor)),), (("requires_grad", Literal(trainable)),), (frozen(True),))
-
-
-def _empty(tensor: torch.Tensor | None) -> Expression:
-    if tensor is None:
-        return Literal(None)
-    sizes = tuple((f"size_{at}" if at else "size", Literal(int(size))) for at, size in enumerate(tensor.shape))
-    dtype = (("dtype", Literal(tensor.dtype)),)
-    return New("torch.empty", sizes or (("size", Literal(())),), dtype, (frozen(torch.float32),))
 
 
 def _tensor_of(calls: tuple[KnownCall, ...], at: int, body: Body) -> Local | None:
