@@ -16,9 +16,11 @@ from nir_bridge.primitives.delay import Delay
 from nir_bridge.primitives.neuron import Neuron
 from nir_bridge.sequence import COMPILED, Compiled, Recorded, run_series
 from nir_bridge.state import State, nested
+from nir_bridge.written import source_tree
 from unflatten.assemble import is_inside_call
 from unflatten.modules import UnflattenedModule
 from unflatten.render import register
+from unflatten.source import Tree
 
 PLAN = "@nir"
 _NOT_COPIED = frozenset({COMPILED, "_compiled_call_impl"})
@@ -130,6 +132,10 @@ class NIRModule(UnflattenedModule):
         """
         ys, state, recorded = run_series(self, xs, state, time_dim, tuple(record), layerwise)
         return (ys, state, recorded) if record else (ys, state)
+
+    def source_tree(self) -> Tree:
+        """What `unflatten.source.write` writes: one step, for any number of inputs along one batch axis."""
+        return source_tree(self, self.__dict__[PLAN])
 
     def initial_state(self, batch_shape: Sequence[int] = (), like: Tensor | None = None) -> State:
         """The state to start from.

@@ -23,6 +23,7 @@ from torch._dynamo.source import ConstantSource
 from torch._functorch import predispatch
 from torch._higher_order_ops.effects import has_effects as _has_effects
 from torch._higher_order_ops.effects import with_effects as WITH_EFFECTS
+from torch._library.custom_ops import OPDEFS
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.schema_check_mode import SchemaCheckMode
@@ -111,6 +112,12 @@ def symbolic_expression(value: object) -> Any:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return value.node.expr
     return None
+
+
+def registering_module(name: str) -> str:
+    """The module that made an operator with `torch.library.custom_op`, else an empty string (`OPDEFS`, 2.4)."""
+    definition = OPDEFS.get(name)
+    return str(getattr(definition._init_fn, "__module__", "") or "") if definition is not None else ""
 
 
 def guard_sources(program: ExportedProgram) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import sympy
 
 from unflatten import _torch
 from unflatten.calls.arguments import path_text
@@ -13,6 +15,7 @@ from unflatten.calls.guards import in_places
 from unflatten.calls.known import KnownCall, Place
 from unflatten.calls.specs import Bounds, ConstantSpec, NumberSpec, TensorSpec
 from unflatten.code.nesting import Leaf, reached
+from unflatten.source.guards import simplified
 from unflatten.source.signatures import Signature
 from unflatten.source.text import quoted, unused
 
@@ -118,24 +121,27 @@ class _Writer:
             yield _required(f"{variable} <= {bounds.upper}")
 
     def guards(self, places: list[str]) -> Iterator[str]:
-        names = {name: self.signature.renamed[name] for name in self.call.arguments.names}
-        for guard in self.place.limits.guards:
-            text = in_places(guard, self.call.arguments.names, places)
-            text = None if text is None else _renamed(text, names)
-            if text is not None:
-                yield _required(text)
+        sizes: dict[str, tuple[str, Any]] = {}
+        for place, (_, _, spec) in zip(places, self.call.arguments.leaves(), strict=True):
+            for at, part in enumerate(spec.shape if isinstance(spec, TensorSpec) else ()):
+                sizes[ast.unparse(ast.parse(f"{place}.size()[{at}]"))] = self.size(f"{place}.shape[{at}]", part)
+        found = dict.fromkeys(
+            simplified(text, sizes)
+            for guard in self.place.limits.guards
+            if (text := in_places(guard, self.call.arguments.names, places)) is not None
+        )
+        yield from (_required(text) for text in found if text is not None)
 
-
-def _renamed(text: str, names: Mapping[str, str]) -> str | None:
-    """A guard with parameters as they are called in code; None where it needs more than those."""
-    tree = ast.parse(text, mode="eval")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            if node.id in names:
-                node.id = names[node.id]
-            elif node.id not in ("torch", "max", "min", "abs", "int", "float", "len", *names.values()):
-                return None
-    return ast.unparse(tree)
+    def size(self, text: str, part: Any) -> tuple[str, Any]:
+        """A size as Python, and in symbols that are as large as they may be small."""
+        if isinstance(part, int):
+            return str(part), sympy.Integer(part)
+        values = {}
+        for symbol in part.free_symbols:
+            lower = self.place.limits.bounds.get(str(symbol), Bounds(None, None)).lower or 0
+            values[symbol] = lower + sympy.Symbol(str(symbol), integer=True, nonnegative=True)
+        known = all(str(symbol) in self.variables for symbol in part.free_symbols)
+        return _torch.python_of(part, self.variables) if known else text, part.xreplace(values)
 
 
 def _constant(text: str, value: Any) -> Iterator[str]:
@@ -148,4 +154,5 @@ def _constant(text: str, value: Any) -> Iterator[str]:
 
 
 def _required(condition: str) -> str:
+    condition = ast.unparse(ast.parse(condition, mode="eval"))
     return f"require({condition}, {quoted(condition)})"

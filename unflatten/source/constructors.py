@@ -11,6 +11,7 @@ from unflatten.code.body import Body
 from unflatten.source.containers import Imports
 from unflatten.source.expressions import Argument, Expression, Instance, Items, Literal, New, Ref
 from unflatten.source.functions import MethodWriter
+from unflatten.source.graphs import Graphs
 from unflatten.source.grouping import Classes, Forms, Group
 from unflatten.source.parts import Link, Tensor
 from unflatten.source.text import is_plain, quoted
@@ -60,6 +61,8 @@ class Constructors:
                 if table
                 else f"self.register_parameter({quoted(name)}, {made})"
             ]
+        if tensor.kind == "constant":
+            return [f"self.{name} = {made}" if plain else f"self.__dict__[{quoted(name)}] = {made}"]
         lasting = tensor.kind == "buffer"
         if name in RESERVED or "." in name or not name:
             marked = [] if lasting else [f"self._non_persistent_buffers_set.add({quoted(name)})"]
@@ -104,7 +107,7 @@ class Constructors:
     def show(self, value: Expression) -> str:
         """What makes something, as Python."""
         if isinstance(value, Literal):
-            return MethodWriter(_NOTHING, self.imports, {}).show(value.value).text
+            return MethodWriter(_NOTHING, self.imports, Graphs()).show(value.value).text
         if isinstance(value, Argument):
             return value.name
         if isinstance(value, Ref):

@@ -12,7 +12,12 @@ from unflatten import _torch
 from unflatten._torch import TreeSpec
 from unflatten.code.nesting import Item, accesses
 from unflatten.errors import SourceError
+from unflatten.source.formatting import WIDTH
+from unflatten.source.text import quoted
 
+_OPERATORS = frozenset(
+    {"aten", "prims", "prim", "quantized", "quantized_decomposed", "higher_order", "_c10d_functional"}
+)
 _STANDARD = frozenset({"collections", "math", "operator", "builtins"})
 
 
@@ -23,12 +28,16 @@ class Imports:
     Attributes:
         modules: the modules that are imported by name.
         classes: classes of other packages, by the name that the file has for them.
-        plain: those of them for which a dict can stand in.
+        plain: what stands in for each of them where it can't be imported.
+        as_dicts: classes of mappings for which plain dicts stand.
+        operators: custom operators, with the module that registers each, where that is known.
     """
 
     modules: set[str] = field(default_factory=set)
     classes: dict[str, type] = field(default_factory=dict)
     plain: dict[str, str] = field(default_factory=dict)
+    operators: dict[str, str] = field(default_factory=dict)
+    as_dicts: frozenset[type] = frozenset()
 
     def function(self, target: Any) -> str:
         """How code names a function.
@@ -46,6 +55,12 @@ class Imports:
         self.modules.add(module)
         return f"{module}.{name}"
 
+    def operator(self, target: Any) -> None:
+        """Notes an operator that torch itself may not have."""
+        if isinstance(target, _torch.OpOverload) and target.namespace not in _OPERATORS:
+            name = str(target._schema.name)
+            self.operators[name] = _torch.registering_module(name)
+
     def kind(self, kind: type, plain: str) -> str:
         """How code names a class; `plain` is what stands in for it where it can't be imported."""
         name = kind.__qualname__
@@ -62,11 +77,18 @@ class Imports:
     def lines(self) -> Iterator[str]:
         """The import statements after those of torch."""
         for name, kind in sorted(self.classes.items()):
-            yield from ("", "try:", f"    from {kind.__module__} import {name}")
+            line = f"    from {kind.__module__} import {name}"
+            long = ["    from " + kind.__module__ + " import (", f"        {name},", "    )"]
+            yield from ("", "try:", *(long if len(line) > WIDTH else [line]))
             yield from (
                 "except ImportError:  # a plain container has the same items",
                 f"    {name} = {self.plain[name]}",
             )
+
+
+def found_module(name: str) -> bool:
+    """Whether a module has a name that another process can import it by."""
+    return name not in ("", "__main__") and all(part.isidentifier() and part.isascii() for part in name.split("."))
 
 
 def found_at(module: str, name: str) -> Any:
@@ -104,7 +126,7 @@ def container(spec: TreeSpec, leaves: Sequence[Any], imports: Imports, show: Cal
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
     if spec.type is list:
         return f"[{', '.join(parts)}]"
-    if spec.type is dict:
+    if spec.type is dict or spec.type in imports.as_dicts:
         return "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(spec.context, parts, strict=True)) + "}"
     return _called(spec, parts, imports)
 
@@ -124,7 +146,7 @@ def _called(spec: TreeSpec, parts: Sequence[str], imports: Imports) -> str:
         return f"{imports.kind(kind, 'dict')}([{pairs}])"
     if _makes(lambda: kind(*marks), one_level, marks):
         fields = getattr(kind, "_fields", ())
-        plain = f"namedtuple({kind.__name__!r}, {list(fields)!r})" if fields else "tuple"
+        plain = f"namedtuple({quoted(kind.__name__)}, [{', '.join(map(quoted, fields))}])" if fields else "tuple"
         if fields:
             imports.modules.add("collections")
             plain = f"collections.{plain}"

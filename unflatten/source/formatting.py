@@ -6,6 +6,8 @@ be broken so is told to be left alone.
 
 from __future__ import annotations
 
+import ast
+import keyword
 import re
 
 from unflatten.source.text import canonical_strings
@@ -13,6 +15,7 @@ from unflatten.source.text import canonical_strings
 WIDTH = 88
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _POWER = re.compile(r"(?<![\w.)\]])(\w[\w.]*) \*\* (-?\w[\w.]*)(?![\w.(\[])")
+_GETATTR = re.compile(r'getattr\(\S+, ("(?:[^"\\]|\\.)*")\)')
 _NAME_END = re.compile(r"[\w\])]$")
 
 
@@ -28,8 +31,8 @@ def layout(line: str, indent: int = 0) -> list[str]:
             argument, argument, argument, argument, argument, argument, argument
         )
     """
-    line = _hugged(canonical_strings(line))
-    if indent + len(line) <= WIDTH:
+    line = _marked(_hugged(canonical_strings(line)))
+    if indent + len(line.partition("  # noqa")[0]) <= WIDTH:
         return [" " * indent + line]
     try:
         return _broken(line, indent, "")
@@ -40,6 +43,15 @@ def layout(line: str, indent: int = 0) -> list[str]:
 def _hugged(line: str) -> str:
     """A line with no spaces around `**` between simple operands."""
     return _POWER.sub(r"\1**\2", line) if " ** " in line else line
+
+
+def _marked(line: str) -> str:
+    """A line with a note where linters take a name for one that could be written behind a dot."""
+    for match in _GETATTR.finditer(line):
+        name = ast.literal_eval(match[1])
+        if name.isidentifier() and not keyword.iskeyword(name) and not (name.startswith("__")):
+            return f"{line}  # noqa: B009"
+    return line
 
 
 class _UnbreakableError(Exception):

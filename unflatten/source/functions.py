@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
-from unflatten.code.body import Apply, Body, Held, Step
+from unflatten.code.body import Apply, Body, Held, Invoke, Step
 from unflatten.code.codegen import Writer
 from unflatten.code.nesting import Access, Leaf, Made, Rebuilt
 from unflatten.code.spelling import ATOM, Text
-from unflatten.flat.values import Modes, SubGraph
+from unflatten.flat.values import Modes
 from unflatten.source.containers import Imports, container, object_of
+from unflatten.source.graphs import Graphs
+from unflatten.source.loops import Loop
 from unflatten.source.text import MODULES, is_plain, quoted
 from unflatten.source.tidying import device_of, to
 
@@ -24,13 +27,14 @@ class MethodWriter(Writer):
 
     width = 78
 
-    def __init__(self, body: Body, imports: Imports, graphs: dict[str, SubGraph]) -> None:
+    def __init__(self, body: Body, imports: Imports, graphs: Graphs) -> None:
         super().__init__(body)
         self.imports = imports
         self.graphs = graphs
 
     def apply(self, step: Apply) -> None:
         """Writes an operator."""
+        self.imports.operator(step.target)
         if step.target is device_of:
             text = self.expression_of(step.args, step.modes, lambda: Text(f"{self.show(step.args[0]).text}.device"))
             self.finish(step.out, text, step.modes, named=False)
@@ -46,6 +50,32 @@ class MethodWriter(Writer):
             self.finish(step.out, text, step.modes, named=False)
         else:
             super().apply(step)
+
+    def step(self, step: Apply | Invoke) -> None:
+        """Writes an operator, a call, or a loop."""
+        if isinstance(step, Loop):
+            self.loop(step)
+        else:
+            super().step(step)
+
+    def loop(self, step: Loop) -> None:
+        """Writes `for layer in self.layers`."""
+        self.flush(len(self.pending))
+        init, (out, access) = step.args[0].index, step.outs[0]
+        name = self.names[init]
+        if self.last_use.get(init, -1) > self.at or self.holder.get(name) != init:
+            self.names[step.carried] = self.fresh(self.body.names[out])
+            self.statement(step.modes, f"{self.names[step.carried]} = {name}")
+            name = self.names[step.carried]
+        self.names[step.carried] = name
+        layer = self.fresh("layer")
+        call = self.accessed(f"{layer}({self.arguments(step.args[1:], step.kwargs)})", access)
+        self.statement(step.modes, f"for {layer} in {self.held(step.module)}:")
+        self.statement(step.modes, f"    {name} = {call}")
+        self.holder.pop(layer)
+        self.names[out], self.holder[name] = name, out
+        if not self.uses.get(out):
+            self.holder.pop(name)
 
     def indexed(self, step: Apply) -> Text:
         """`x[i, j]`."""
@@ -74,12 +104,9 @@ class MethodWriter(Writer):
         text = super().constant(value)
         return Text(text.text.replace("e+", "e")) if isinstance(value, float) else text
 
-    def object(self, value: Any, base: str) -> str:  # noqa: ARG002
+    def object(self, value: Any, base: str) -> str:
         """The name of something that has no Python text of its own."""
-        for name, graph in self.graphs.items():
-            if graph.module is value:
-                return name
-        return self.imports.function(value)
+        return self.graphs.name(value, base) if isinstance(value, fx.GraphModule) else self.imports.function(value)
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """What is between the parentheses of a call."""

@@ -46,6 +46,8 @@ def constructed(module: nn.Module, where: str) -> New:
     """
     kind = type(module)
     arguments = dict(_arguments(module))
+    _check(module, arguments, where)
+    arguments = {name: _one_for_all(module, arguments, name) for name in arguments}
     positional, named, defaults = [], [], []
     for parameter in _parameters(kind):
         if parameter.name not in arguments:
@@ -57,13 +59,14 @@ def constructed(module: nn.Module, where: str) -> New:
         else:
             named.append(site)
             defaults.append(frozen(parameter.default))
-    _check(module, {name: site.value for name, site in (*positional, *named)}, where)
     return New(f"nn.{kind.__name__}", tuple(positional), tuple(named), tuple(defaults))
 
 
 def _parameters(kind: type[nn.Module]) -> tuple[inspect.Parameter, ...]:
     base = nn.RNNBase if issubclass(kind, nn.RNNBase) else kind
-    found = [parameter for parameter in inspect.signature(base).parameters.values() if parameter.name != "mode"]
+    found = list(inspect.signature(base).parameters.values())
+    if base is nn.RNNBase:
+        found = [parameter for parameter in found if parameter.name != "mode"]
     if kind is nn.RNN:
         found.append(_NONLINEARITY)
     if base is nn.RNNBase and kind is not nn.LSTM:
@@ -89,15 +92,27 @@ def _arguments(module: nn.Module) -> Iterator[tuple[str, Any]]:
             continue
 
 
-def _check(module: nn.Module, arguments: Mapping[str, Any], where: str) -> None:
-    """Whether these arguments make a module that holds and says the same."""
-    kind = type(module)
+def _one_for_all(module: nn.Module, arguments: Mapping[str, Any], name: str) -> Any:
+    """An argument as one number for all dimensions, where that makes the same module."""
+    value = arguments[name]
+    if not isinstance(value, tuple) or not value or type(value[0]) is not int or len(set(value)) != 1:
+        return value
+    made = _made(module, {**arguments, name: value[0]})
+    return value[0] if made is not None and _summary(made) == _summary(module) else value
+
+
+def _made(module: nn.Module, arguments: Mapping[str, Any]) -> nn.Module | None:
     try:
         with torch.device("meta"):
-            made = kind(**arguments)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise _refused(module, where) from error
-    if _summary(made) != _summary(module):
+            return type(module)(**arguments)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _check(module: nn.Module, arguments: Mapping[str, Any], where: str) -> None:
+    """Whether these arguments make a module that holds and says the same."""
+    made = _made(module, arguments)
+    if made is None or _summary(made) != _summary(module):
         raise _refused(module, where)
 
 

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+CONSTANTS = '''
+class WithConstants(nn.Module):
+    """A module with tensors that are no buffers; they move with it."""
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        for name, value in vars(self).items():
+            if isinstance(value, torch.Tensor):
+                self.__dict__[name] = value.to(fn(value).device)
+        return self
+'''
+
 INIT = '''"""A model as source. `load()` gives it with its state."""
 
 import json
@@ -16,7 +28,7 @@ from .model import {root}
 __all__ = ["{root}", "load"]
 FILE = Path(__file__).parent / "model.safetensors"
 
-
+{more}
 def load(file=FILE, device="cpu"):
     """The model, with the state that a file holds."""
     with torch.device("meta"):
@@ -25,9 +37,11 @@ def load(file=FILE, device="cpu"):
     frozen = set(json.loads(metadata.get("frozen", "[]")))
     made = {{}}
     for names, module in walk(model):
-        for table in (module._parameters, module._buffers):
+        is_leaf = module.__class__.__module__.startswith("torch.")
+        plain = {{}} if is_leaf else module.__dict__
+        for table in (module._parameters, module._buffers, plain):
             for name, old in list(table.items()):
-                if old is None:
+                if not isinstance(old, torch.Tensor):
                     continue
                 if id(old) not in made:
                     key = key_of((*names, name))
@@ -35,7 +49,7 @@ def load(file=FILE, device="cpu"):
                     if isinstance(old, nn.Parameter):
                         new = nn.Parameter(new, old.requires_grad and key not in frozen)
                     made[id(old)] = old, new
-                if module.__class__.__module__.startswith("torch."):
+                if is_leaf:
                     setattr(module, name, made[id(old)][1])
                 else:
                     table[name] = made[id(old)][1]

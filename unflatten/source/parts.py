@@ -23,7 +23,8 @@ class Tensor:
 
     Attributes:
         name: what it is called.
-        kind: `"parameter"`, `"buffer"`, or `"constant"` for a buffer that the state dict does not hold.
+        kind: `"parameter"`, `"buffer"`, `"passing"` for a buffer that the state dict does not hold, or `"constant"`
+            for a plain attribute.
         made: what makes an empty one.
     """
 
@@ -83,7 +84,8 @@ class Part:
             self.name,
             not self.path.names,
             tuple(body_key(body) for body in self.bodies),
-            (self.signature.kept, self.signature.used, self.signature.optional),
+            (self.signature.shown(), tuple(self.signature.needed(at) for at in range(len(self.bodies)))),
+            tuple(name for name in self.signature.kept if name in self.signature.optional),
             (self.signature.conditions, self.signature.form),
             tuple((tensor.name, tensor.kind) for tensor in self.tensors),
             tuple(name for name, _ in self.children),
@@ -93,7 +95,7 @@ class Part:
 
 def body_key(body: Body) -> Hashable:
     """Equal for bodies that are written alike."""
-    return tuple(parameter.name for parameter in body.parameters), body.key()
+    return len(body.parameters), body.key()
 
 
 def slotted(body: Body, constants: list[tuple[str, Literal]]) -> Body:

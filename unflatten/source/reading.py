@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import nn
 
+from unflatten._torch import TreeSpec
 from unflatten.calls.known import KnownCall, Place
 from unflatten.calls.specs import TensorSpec
-from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step, frozen
+from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
 from unflatten.errors import SourceError
 from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
-from unflatten.source.expressions import Expression, Instance, Items, Literal, New, Ref
+from unflatten.source.expressions import Expression, Instance, Items, Literal, Ref
 from unflatten.source.families import merged, recursive
+from unflatten.source.loops import looped
 from unflatten.source.nn_leaves import constructed, is_of_torch
 from unflatten.source.ordering import is_ordered, leaf_has_effects, ordered
-from unflatten.source.parts import Link, Part, Tensor, slotted
+from unflatten.source.parts import Link, Part, slotted
+from unflatten.source.passing import handed_on
 from unflatten.source.shapes import Shapes
 from unflatten.source.signatures import Signature, signature_of
+from unflatten.source.tensors import held_tensors, tensors_of
 from unflatten.source.text import class_name, unused
 from unflatten.source.tidying import devices, tidied, with_moves
 
@@ -94,12 +99,12 @@ class Reading:
             if path.names and type_name(module):
                 members.setdefault(names[path], []).append(module)
         for name, modules in members.items():
-            signatures = [self.signatures[id(module)] for module in modules]
+            signatures = _aligned([self.signatures[id(module)] for module in modules], modules)
             order = _common_order(signatures, modules)
             if name in depths or order is None:
                 continue
-            optional = {each for each in order if any(each not in one.kept for one in signatures)}
-            optional.update(each for one in signatures for each in one.optional)
+            optional = {each for each in order if any(each not in one.shown() for one in signatures)}
+            optional.update(one.renamed[each] for one in signatures for each in one.optional)
             order = (*(each for each in order if each not in optional), *(each for each in order if each in optional))
             for module, signature in zip(modules, signatures, strict=True):
                 self.families[id(module)] = name
@@ -152,8 +157,9 @@ class Reading:
         for at, (body, origins) in enumerate(zip(bodies_of(module), every, strict=True)):
             source = _tensor_of(place.calls, at, body) or _own_tensor(module)
             tidy = tidied(with_moves(body, origins), source, self.device)
-            called = self.called(path, module, ordered(tidy, self.call_effects(module)))
-            bodies.append(slotted(called, constants))
+            whole = handed_on(ordered(tidy, self.call_effects(module)), _nesting(place.calls, at), self.results(module))
+            called = self.called(path, module, whole)
+            bodies.append(slotted(looped(called, self.lists(module)), constants))
         children = [(name, self.child(path / name, child)) for name, child in module._modules.items()]
         return Part(
             path=path,
@@ -197,6 +203,31 @@ class Reading:
         def found(step: Invoke) -> bool:
             names = tuple(part.name for part in step.module.steps)
             return self.has_effects(at_path(self.root if step.module.from_root else module, names))
+
+        return found
+
+    def lists(self, module: nn.Module) -> Callable[[Held], nn.Module | None]:
+        """Tells of places in a body whether there is a list of modules."""
+
+        def found(held: Held) -> nn.Module | None:
+            if held.from_root or any(step.how not in ("attr", "item") for step in held.steps):
+                return None
+            inner = module._modules
+            at: nn.Module | None = module
+            for step in held.steps:
+                at = inner.get(step.name)
+                inner = at._modules if at is not None else {}
+            return at if isinstance(at, nn.ModuleList | nn.Sequential) else None
+
+        return found
+
+    def results(self, module: nn.Module) -> Callable[[Invoke], Any]:
+        """Tells of the calls of a body what the callee returns, as that one's body has it."""
+
+        def found(step: Invoke) -> Any:
+            names = tuple(part.name for part in step.module.steps)
+            bodies = bodies_of(at_path(self.root if step.module.from_root else module, names))
+            return bodies[step.pick or 0].result if bodies else None
 
         return found
 
@@ -246,15 +277,28 @@ class Reading:
         return Held((Step(link.name), Step("0", "item")))
 
 
+def _aligned(signatures: Sequence[Signature], modules: Sequence[nn.Module]) -> list[Signature]:
+    """Signatures with the same names, where these are only guesses."""
+    guessed = all(not body.named for module in modules for body in bodies_of(module))
+    if not guessed:
+        return list(signatures)
+    longest = max(signatures, key=lambda one: len(one.kept)).shown()
+    aligned = []
+    for one in signatures:
+        renamed = {**one.renamed, **dict(zip(one.kept, longest, strict=False))}
+        aligned.append(replace(one, renamed=renamed))
+    return aligned
+
+
 def _common_order(signatures: Sequence[Signature], modules: Sequence[nn.Module]) -> tuple[str, ...] | None:
     """The parameters of all of some modules in order; None where these modules can't be of one class."""
-    if not all(signature.is_plain for signature in signatures):
+    if any(signature.form for signature in signatures):
         return None
     if merged([list(module._modules) for module in modules]) is None:
         return None
     if merged([[name for name, _ in held_tensors(module)] for module in modules]) is None:
         return None
-    kept = [signature.kept for signature in signatures]
+    kept = [signature.shown() for signature in signatures]
     return merged(kept) or tuple(dict.fromkeys(name for names in kept for name in names))
 
 
@@ -291,46 +335,6 @@ def at_path(module: nn.Module, names: tuple[str, ...]) -> nn.Module:
     return module
 
 
-def constants_of(module: nn.Module) -> Mapping[str, torch.Tensor]:
-    """The tensors that a module holds as plain attributes, by name in order."""
-    place: Place | None = module.__dict__.get(PLACE)
-    found = {name: module.__dict__.get(name) for name in sorted(place.constants if place else ())}
-    return {name: tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
-
-
-def held_tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor that a module holds itself, by name."""
-    for table in (module._parameters, module._buffers, constants_of(module)):
-        yield from ((name, tensor) for name, tensor in table.items() if tensor is not None)
-
-
-def tensors_of(module: nn.Module) -> Iterator[Tensor]:
-    """What makes the tensors that a module holds."""
-    for name, parameter in module._parameters.items():
-        yield Tensor(name, "parameter", _parameter(parameter))
-    persistent = [name for name in module._buffers if name not in module._non_persistent_buffers_set]
-    for name in persistent:
-        yield Tensor(name, "buffer", _empty(module._buffers[name]))
-    others = {name: module._buffers[name] for name in module._buffers if name not in persistent}
-    for name, tensor in sorted({**others, **constants_of(module)}.items()):
-        yield Tensor(name, "constant", _empty(tensor))
-
-
-def _parameter(tensor: torch.Tensor | None) -> Expression:
-    if tensor is None:
-        return Literal(None)
-    trainable = tensor.is_floating_point() or tensor.is_complex()
-    return New("nn.Parameter", (("data", _empty(tensor)),), (("requires_grad", Literal(trainable)),), (frozen(True),))
-
-
-def _empty(tensor: torch.Tensor | None) -> Expression:
-    if tensor is None:
-        return Literal(None)
-    sizes = tuple((f"size_{at}" if at else "size", Literal(int(size))) for at, size in enumerate(tensor.shape))
-    dtype = (("dtype", Literal(tensor.dtype)),)
-    return New("torch.empty", sizes or (("size", Literal(())),), dtype, (frozen(torch.float32),))
-
-
 def _tensor_of(calls: tuple[KnownCall, ...], at: int, body: Body) -> Local | None:
     """The first argument of a body that is a tensor."""
     found = {
@@ -345,6 +349,15 @@ def _tensor_of(calls: tuple[KnownCall, ...], at: int, body: Body) -> Local | Non
             if (parameter.name, access) in found:
                 return Local(local)
     return None
+
+
+def _nesting(calls: Sequence[KnownCall], body: int) -> dict[str, TreeSpec]:
+    """How the argument of each parameter of a body nests, where all calls agree."""
+    found: dict[str, list[TreeSpec]] = {}
+    for call in calls:
+        for name, part in call.arguments.parts() if call.body == body else ():
+            found.setdefault(name, []).append(part)
+    return {name: parts[0] for name, parts in found.items() if all(part == parts[0] for part in parts)}
 
 
 def _own_tensor(module: nn.Module) -> Held | None:

@@ -9,14 +9,17 @@ from torch import nn
 
 from unflatten.code.blocks import mode_text
 from unflatten.code.body import Body
-from unflatten.flat.values import SubGraph
 from unflatten.source.constructors import Constructors
 from unflatten.source.containers import Imports
 from unflatten.source.formatting import layout
 from unflatten.source.functions import MethodWriter
+from unflatten.source.graphs import Graphs
 from unflatten.source.grouping import Group
 from unflatten.source.parts import Part, body_key
 from unflatten.source.text import prose, unused
+
+CONSTANTS = "WithConstants"
+"""The base of classes that hold tensors which are neither parameters nor buffers."""
 
 
 @dataclass(slots=True)
@@ -29,6 +32,7 @@ class Renderer:
         checks: what the root's code begins with.
         training: whether the program was captured in train mode.
         fixed: whether it can't leave its mode.
+        graphs: gets the functions that operators are given.
     """
 
     constructors: Constructors
@@ -36,11 +40,12 @@ class Renderer:
     checks: Sequence[str] = ()
     training: bool = True
     fixed: bool = False
-    graphs: dict[str, SubGraph] = field(default_factory=dict)
+    graphs: Graphs = field(default_factory=Graphs)
 
     def lines(self, group: Group) -> Iterator[str]:
         """One class."""
-        yield f"class {group.name}(nn.Module):"
+        base = CONSTANTS if any(tensor.kind == "constant" for _, tensor in group.tensors) else "nn.Module"
+        yield f"class {group.name}({base}):"
         yield f'    """{self.title(group)}"""'
         yield from self.constructor(group)
         yield from self.methods(group)
@@ -89,7 +94,7 @@ class Renderer:
         for part, bodies in zip(group.examples, group.bodies, strict=True):
             for at, body in enumerate(bodies):
                 name = unused(f"forward_{len(methods) + 1}", taken)
-                methods.setdefault((body_key(body), part.signature.used[at]), Method(name, part, at, body))
+                methods.setdefault(self.key(part, at, body), Method(name, part, at, body))
         if len(methods) > 1:
             yield from self.dispatch(group, methods)
         for method in methods.values():
@@ -99,6 +104,12 @@ class Renderer:
             yield from layout(f"def {'forward' if whole else method.name}({', '.join(['self', *kept])}):", 4)
             yield from self.code(method, self.checks if whole and not method.part.path.names else ())
 
+    @staticmethod
+    def key(part: Part, at: int, body: Body) -> Hashable:
+        """Equal for bodies that one method does for."""
+        names = tuple(part.signature.renamed[parameter.name] for parameter in body.parameters)
+        return names, part.signature.needed(at), body_key(body)
+
     def dispatch(self, group: Group, methods: Mapping[Hashable, Method]) -> Iterator[str]:
         """The `forward` of modules with several bodies."""
         yield ""
@@ -107,7 +118,7 @@ class Renderer:
             yield from layout(line, 8)
         last = len(group.forms)
         for form, (part, bodies) in enumerate(zip(group.examples, group.bodies, strict=True), 1):
-            found = [methods[body_key(body), part.signature.used[at]] for at, body in enumerate(bodies)]
+            found = [methods[self.key(part, at, body)] for at, body in enumerate(bodies)]
             indent = 8
             if form < last and found:
                 yield f"        if self.{group.kept[0]} == {form}:"
@@ -120,6 +131,17 @@ class Renderer:
                 else:
                     yield from layout(call, indent)
 
+    def functions(self) -> list[str]:
+        """The functions that operators are given, those that others need first."""
+        written: list[str] = []
+        while len(written) < len(self.graphs.bodies):
+            name, body = list(self.graphs.bodies.items())[len(written)]
+            names = ", ".join(parameter.name for parameter in body.parameters)
+            lines = [*layout(f"def {name}({names}):"), '    """What an operator runs."""']
+            lines += _statements(MethodWriter(body, self.imports, self.graphs), 4)
+            written.append("\n".join(lines))
+        return written[::-1]
+
     def code(self, method: Method, checks: Sequence[str]) -> Iterator[str]:
         """The lines of a method."""
         shapes, signature = method.part.shapes, method.part.signature
@@ -129,15 +151,21 @@ class Renderer:
             yield from layout(line, 8)
         named = tuple(replace(each, name=signature.renamed[each.name]) for each in method.body.parameters)
         writer = MethodWriter(replace(method.body, parameters=named), self.imports, self.graphs)
-        current = None
-        statements = writer.statements()
-        for modes, line in statements:
-            if modes and modes != current:
-                yield from layout(f"with {', '.join(mode_text(mode, 'torch') for mode in modes)}:", 8)
-            current = modes
-            yield from layout(line, 12 if modes else 8)
-        if not statements:
-            yield "        pass"
+        yield from _statements(writer, 8)
+
+
+def _statements(writer: MethodWriter, indent: int) -> Iterator[str]:
+    """The lines of a body."""
+    current = None
+    statements = writer.statements()
+    for modes, line in statements:
+        if modes and modes != current:
+            yield from layout(f"with {', '.join(mode_text(mode, 'torch') for mode in modes)}:", indent)
+        current = modes
+        inner = len(line) - len(line.lstrip())
+        yield from layout(line.lstrip(), indent + inner + (4 if modes else 0))
+    if not statements:
+        yield " " * indent + "pass"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -158,19 +186,17 @@ class Method:
 
     def used(self) -> list[str]:
         """The parameters that it needs."""
-        signature = self.part.signature
-        return [signature.renamed[name] for name in signature.order if name in signature.used[self.at]]
+        used = self.part.signature.needed(self.at)
+        return [name for name in self.part.signature.order if name in used]
 
 
 def parameters(group: Group) -> list[str]:
     """The parameters of `forward`."""
     signatures = [part.signature for part in group.examples]
-    first = signatures[0]
-    shown = []
-    for name in first.order:
-        optional = any(name in one.optional or name not in one.kept for one in signatures)
-        shown.append(f"{first.renamed.get(name, name)}=None" if optional else first.renamed.get(name, name))
-    return [*shown, *([first.form] if first.form else [])]
+    optional = {one.renamed[name] for one in signatures for name in one.optional}
+    optional |= {name for one in signatures for name in one.order if name not in one.shown()}
+    shown = [f"{name}=None" if name in optional else name for name in signatures[0].order]
+    return [*shown, *([signatures[0].form] if signatures[0].form else [])]
 
 
 def comment(text: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from unflatten.calls.arguments import path_text
 from unflatten.calls.known import Place
 from unflatten.calls.specs import ConstantSpec, GoneSpec, NumberSpec, Spec, TensorSpec
 from unflatten.source.signatures import Signature
-from unflatten.source.text import prose
+from unflatten.source.text import remark
 
 
 class Shapes:
@@ -48,7 +48,7 @@ class Shapes:
                 for name, access, spec in call.arguments.leaves()
                 if isinstance(spec, TensorSpec | NumberSpec) and name in signature.used[body]
             ]
-            found.append(prose(f"{', '.join(given)} -> {self.results(call.results)}"))
+            found.append(remark(f"{', '.join(given)} -> {self.results(call.results)}"))
         return tuple(found)
 
     def results(self, specs: Iterable[Spec]) -> str:

@@ -29,7 +29,7 @@ class Signature:
         optional: those that can be left out.
         conditions: for each body but the last, when it runs, in Python.
         form: the parameter that was added to tell the bodies apart, or an empty string.
-        order: those that the code of its class has, those of other modules of the class among them.
+        order: those that the code of its class has, as they are called there: other modules of it may have more.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -41,10 +41,13 @@ class Signature:
     form: str = ""
     order: tuple[str, ...] = ()
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether all parameters go by the program's names."""
-        return not self.form and all(name == shown for name, shown in self.renamed.items())
+    def needed(self, body: int) -> tuple[str, ...]:
+        """The parameters that a body needs, as they are called in code."""
+        return tuple(self.renamed[name] for name in self.used[body])
+
+    def shown(self) -> tuple[str, ...]:
+        """The parameters that the module's code has, as they are called there."""
+        return tuple(self.renamed[name] for name in self.kept)
 
     def given(
         self, body: int, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -52,7 +55,7 @@ class Signature:
         """The arguments of a call as the written code takes them."""
         names = self.names[body]
         positional = dict(zip(names, args, strict=False))
-        given = tuple(name for name in positional if name in self.kept)
+        given = tuple(self.renamed[name] for name in positional if name in self.kept)
         as_before = self.order[: len(given)] == given
         by_position = [value for name, value in positional.items() if name in self.kept] if as_before else []
         by_name = {} if as_before else positional
@@ -84,7 +87,9 @@ def signature_of(place: Place, bodies: Sequence[Body]) -> Signature:
     if conditions is None:
         form = unused(FORM, set(renamed.values()))
         conditions = tuple(f"{form} == {at}" for at in range(len(bodies) - 1))
-    return Signature(names, renamed, kept, used, frozenset(optional), conditions, form, kept)
+    return Signature(
+        names, renamed, kept, used, frozenset(optional), conditions, form, tuple(renamed[name] for name in kept)
+    )
 
 
 def _is_used(body: Body, parameter: Any) -> bool:

@@ -13,7 +13,8 @@ from torch import nn
 
 from unflatten.errors import SourceError
 from unflatten.flat.tensors import storage_key
-from unflatten.source.reading import Reading, at_path, constants_of
+from unflatten.source.reading import Reading, at_path
+from unflatten.source.tensors import constants_of
 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 _NATIVE = frozenset(

@@ -69,6 +69,11 @@ def unused(base: str, taken: Container[str]) -> str:
     return name
 
 
+def remark(text: str) -> str:
+    """What may stand in a comment: printable characters of ASCII, in one line."""
+    return re.sub(r"[^ -~]", "?", text).replace("'", '"')
+
+
 def prose(text: str) -> str:
     """What may stand in a comment or docstring: other characters than those of names and shapes are left out."""
     return re.sub(r"[^0-9A-Za-z_.,:()\[\]*+/<>= -]", "?", text)

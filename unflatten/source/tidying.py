@@ -77,8 +77,10 @@ def _without_aliases(body: Body) -> tuple[list[Apply | Invoke], Any]:
         new = replace(step, args=mapped(step.args, resolved), kwargs=mapped(step.kwargs, resolved))
         if isinstance(new, Apply) and new.target is _ALIAS and isinstance(new.args[0], Local):
             same[Local(new.out)] = new.args[0]
-        else:
-            steps.append(new)
+            continue
+        steps.append(new)
+        if isinstance(new, Apply) and _returns_first(new.target) and isinstance(new.args[0], Local):
+            same[Local(new.out)] = new.args[0]
     return steps, mapped(body.result, resolved)
 
 
@@ -109,6 +111,15 @@ def _move(step: Apply, origin: Any) -> Apply:
     if isinstance(given, torch.Tensor) and given.dtype == step.kwargs["dtype"] and len(step.args) == 1:
         return replace(step, target=to, args=(*step.args, step.kwargs["device"]), kwargs={})
     return step
+
+
+def _returns_first(target: Any) -> bool:
+    """Whether an operator writes its first argument and returns it."""
+    if not isinstance(target, _torch.OpOverload) or target.namespace != "aten" or len(target._schema.returns) != 1:
+        return False
+    given, returned = target._schema.arguments[:1], target._schema.returns[0].alias_info
+    own = given[0].alias_info if given else None
+    return bool(own and returned and own.is_write and own.before_set == returned.before_set)
 
 
 def _plain(step: Apply | Invoke) -> Apply | Invoke:

@@ -7,7 +7,8 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,13 +21,15 @@ from unflatten.errors import FolderError, SourceError
 from unflatten.modules import UnflattenedModule
 from unflatten.source.checks import CHECK, REQUIRE, checks_of
 from unflatten.source.constructors import Constructors
-from unflatten.source.containers import Imports
+from unflatten.source.containers import Imports, found_module
+from unflatten.source.graphs import Graphs
 from unflatten.source.grouping import Classes
+from unflatten.source.package import CONSTANTS as WITH_CONSTANTS
 from unflatten.source.package import INIT, README
 from unflatten.source.reading import Reading, place_of
-from unflatten.source.rendering import Renderer
+from unflatten.source.rendering import CONSTANTS, Renderer
 from unflatten.source.state import safetensors, save_state
-from unflatten.source.text import identifier
+from unflatten.source.text import identifier, prose, quoted
 
 FILES = ("__init__.py", "model.py", "model.safetensors", "README.md")
 
@@ -35,7 +38,7 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     """Writes a model as a Python package that needs only torch, and safetensors to read its state.
 
     Args:
-        module_or_program: what `unflatten` returned, or a program, which is unflattened.
+        module_or_program: what `unflatten` or `from_nir` returned, or a program, which is unflattened.
         folder: where to. It is made whole or not at all.
         overwrite: replace what is in the folder. Without, only a package that was written before is replaced.
 
@@ -60,14 +63,14 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     target = Path(folder)
     safetensors()
     _refuse_foreign(target, overwrite)
-    root = as_tree(module_or_program)
-    reading = Reading(root)
-    text, name = _model_text(reading)
+    tree = as_tree(module_or_program)
+    reading = Reading(tree.root)
+    text, name = _model_text(reading, tree)
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         (made / "model.py").write_text(text, encoding="utf-8")
-        (made / "__init__.py").write_text(INIT.format(root=name), encoding="utf-8")
+        (made / "__init__.py").write_text(INIT.format(root=name, more=tree.more(name)), encoding="utf-8")
         package = identifier(target.name, "model")
         (made / "README.md").write_text(README.format(root=name, folder=package), encoding="utf-8")
         save_state(reading, made / "model.safetensors")
@@ -80,7 +83,8 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
 
 def text_of(module_or_program: nn.Module | ExportedProgram) -> str:
     """What `write` puts into `model.py`."""
-    return _model_text(Reading(as_tree(module_or_program)))[0]
+    tree = as_tree(module_or_program)
+    return _model_text(Reading(tree.root), tree)[0]
 
 
 def load(folder: str | Path) -> nn.Module:
@@ -119,51 +123,88 @@ def _imported(path: Path) -> ModuleType:
     return module
 
 
-def as_tree(given: Any) -> UnflattenedModule:
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What is to be written.
+
+    Attributes:
+        root: the tree of modules.
+        as_dicts: classes of mappings for which plain dicts stand in the written code.
+        more: gives, for the name of the root's class, code that goes into the package's `__init__.py`.
+    """
+
+    root: UnflattenedModule
+    as_dicts: frozenset[type] = frozenset()
+    more: Callable[[str], str] = lambda _: ""
+
+
+def as_tree(given: Any) -> Tree:
     """The tree to be written.
 
     Raises:
         SourceError: there is none.
     """
     if isinstance(given, ExportedProgram):
-        return unflatten(given)
+        return Tree(unflatten(given))
+    if hasattr(type(given), "source_tree"):
+        made: Tree = given.source_tree()
+        return made
     if not isinstance(given, UnflattenedModule):
         raise SourceError(
             f"a {type(given).__name__} can't be written: give what unflatten.unflatten returned, or an exported program"
         )
-    return given
+    return Tree(given)
 
 
-def _model_text(reading: Reading) -> tuple[str, str]:
+def _model_text(reading: Reading, tree: Tree) -> tuple[str, str]:
     classes = Classes.of_parts(reading.read())
     root, place = classes.order[-1], place_of(reading.root)
-    imports = Imports()
+    imports = Imports(as_dicts=tree.as_dicts)
     checks = checks_of(place, root.first.signature)
     fixed = any(place_of(module).fixed for module in reading.root.modules() if isinstance(module, UnflattenedModule))
-    renderer = Renderer(Constructors(classes, imports), imports, checks, reading.root.training, fixed)
+    renderer = Renderer(
+        Constructors(classes, imports), imports, checks, reading.root.training, fixed, Graphs(device=reading.device)
+    )
     body = ["\n".join(renderer.lines(group)) for group in classes.order]
+    functions = renderer.functions()
     helpers = [
         text.strip() for text, name in ((CHECK, "check("), (REQUIRE, "require(")) if any(name in c for c in checks)
     ]
-    text = "\n\n\n".join(["\n".join(_header(root.name, imports, body, "".join(helpers))), *helpers, *body])
+    if any(f"({CONSTANTS}):" in text.partition("\n")[0] for text in body):
+        helpers.append(WITH_CONSTANTS.strip())
+    whole = [*helpers, *functions, *body]
+    text = "\n\n\n".join(["\n".join(_header(root.name, imports, "\n".join(whole))), *whole])
     return text + "\n", root.name
 
 
-def _header(name: str, imports: Imports, body: list[str], helpers: str) -> Iterator[str]:
-    code = "\n".join(body)
-    yield f'"""The classes of {name}."""'
-    yield ""
-    plain = sorted(module for module in imports.modules if not module.startswith("torch"))
-    yield from (f"import {module}" for module in plain)
-    if plain:
+def _header(name: str, imports: Imports, code: str) -> Iterator[str]:
+    if imports.operators:
+        yield f'"""The classes of {name}.'
         yield ""
-    if "torch." in code + helpers:
-        yield "import torch"
-    yield from (f"import {module}" for module in sorted(imports.modules) if module.startswith("torch."))
+        yield "They use operators that have to be registered first:"
+        for operator, module in sorted(imports.operators.items()):
+            yield f"`{prose(operator)}`{f' by importing {prose(module)}' if module else ''}."
+        yield '"""'
+    else:
+        yield f'"""The classes of {name}."""'
+    yield ""
+    registering = {module for module in imports.operators.values() if found_module(module)}
+    standard = {module for module in imports.modules if not module.startswith("torch")}
+    standard |= {"importlib"} if registering else set()
+    yield from (f"import {module}" for module in sorted(standard))
+    if standard:
+        yield ""
+    wanted = {module: f"import {module}" for module in imports.modules - standard}
+    if "torch." in code:
+        wanted["torch"] = "import torch"
     if "F." in code:
-        yield "import torch.nn.functional as F"
+        wanted["torch.nn.functional"] = "import torch.nn.functional as F"
+    yield from (line for _, line in sorted(wanted.items()))
     yield "from torch import nn"
     yield from imports.lines()
+    if registering:
+        yield ""
+    yield from (f"importlib.import_module({quoted(module)})" for module in sorted(registering))
 
 
 def _refuse_foreign(target: Path, overwrite: bool) -> None:

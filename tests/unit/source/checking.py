@@ -86,7 +86,7 @@ def assert_same_gradients(model: nn.Module, loaded: nn.Module, args: Any, kwargs
         leaves = torch.utils._pytree.tree_leaves(result)
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         if tensors:
-            sum((tensor.abs().double() ** 2).sum() for tensor in tensors).backward()
+            torch.stack([(tensor.abs().double() ** 2).sum() for tensor in tensors]).sum().backward()
         found.append({name: each.grad for name, each in module.named_parameters(remove_duplicate=False)})
     assert not differences(found[0], found[1], "gradients")
 

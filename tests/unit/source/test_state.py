@@ -24,6 +24,8 @@ class Holds(nn.Module):
         super().__init__()
         self.register_buffer("held", tensor, persistent=persistent)
 
+    held: torch.Tensor
+
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return x + 1, self.held.view(-1)[:0].to(torch.float32) if self.held.is_contiguous() else self.held.t().float()
 
@@ -87,6 +89,9 @@ class Views(nn.Module):
         self.register_buffer("whole", whole)
         self.register_buffer("part", whole[2:4])
 
+    whole: torch.Tensor
+    part: torch.Tensor
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.whole.add_(1)
         return x.sum() + self.part
@@ -126,7 +131,7 @@ class Unused(nn.Module):
         self.register_module("nothing", None)
         self.register_parameter("empty", None)
         self.many = nn.ParameterList([nn.Parameter(torch.ones(4)), nn.Parameter(torch.zeros(4))])
-        self.named = nn.ParameterDict({"a": nn.Parameter(torch.ones(4)), "keys": nn.Parameter(torch.ones(4))})
+        self.named = nn.ParameterDict({"a": nn.Parameter(torch.ones(4)), "b": nn.Parameter(torch.ones(4))})
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.used(x) + self.many[0] * self.many[1] + self.named["a"]
