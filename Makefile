@@ -21,7 +21,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/transformer.py
+	$(BIN)/python docs/examples/transformer.py
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n auto --quiet
@@ -30,7 +30,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
-	$(BIN)/python tools/check_sizes.py unflatten nir_bridge tests tools examples
+	$(BIN)/python tools/check_sizes.py unflatten nir_bridge tests tools docs
 
 types: $(VENV)/.installed
 	$(BIN)/mypy

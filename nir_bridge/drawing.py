@@ -64,7 +64,7 @@ class _Reader:
             name = self.units[at].label
             made = Node(f"output {name}", "output", 0, shape=Shape.OUTPUT, details=(("value", name),))
             self.builder.join(self.numbers[at], self.builder.add(made))
-        return narrowed(self.builder.finish(), str(self.wanted)) if self.wanted.names else self.builder.finish()
+        return narrowed(self.builder.finish(), str(self.wanted))
 
     def described(self, path: ModulePath) -> tuple[str, Details]:
         """The class of a group."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import nir
@@ -29,7 +27,7 @@ from nir_bridge.primitives.pooling import SumPool2d
 from nir_bridge.sketch import sketched
 from nir_bridge.surrogate import Slope, as_slope
 from nir_bridge.wiring import delayed_edges
-from unflatten.assemble import Definition, assemble, define
+from unflatten.assemble import Definition, assemble, define, paused_collector
 
 _ONE_BATCH_AXIS = (nn.Conv1d, nn.Conv2d, nn.AvgPool2d, SumPool2d)
 
@@ -95,20 +93,8 @@ def from_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
     target = Target(torch.device(device or "cpu"), dtype, rules, as_slope(surrogate), learn_dynamics)
     if not isinstance(node, nir.NIRGraph):
         return _single(node, mapped, target)
-    with _uncollected():
+    with paused_collector():
         return _Builder(node, mapped, target).build()
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Suspends the garbage collector: all that is made stays, and it would walk the whole graph each time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _single(node: nir.NIRNode, node_map: NodeMap, target: Target) -> nn.Module:

@@ -99,6 +99,7 @@ PROXY_MODE, PROXY_SLOT = get_proxy_mode, get_proxy_slot
 GRAPH_VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 _LITERAL_CONSTANT = re.compile(r"_?(lifted_tensor|tensor_constant|lifted_custom|torchbind_obj)_?\d+(_\d+)?")
+_EMPTY_STACK = "_empty_nn_module_stack_from_metadata_hook"
 _GENERATED_MODULES = {"_guards_fn"}
 
 
@@ -133,6 +134,11 @@ def is_literal_constant(name: str) -> bool:
 def is_generated_module(fqn: str) -> bool:
     """Whether `ExportedProgram.module()` adds a module of this name, which a second export records (2.9)."""
     return fqn in _GENERATED_MODULES
+
+
+def is_empty_stack(stack: Mapping[Any, Any]) -> bool:
+    """Whether a module stack only says that there was none: export names a module that is not there (2.5)."""
+    return any(isinstance(value, tuple | list) and value and value[0] == _EMPTY_STACK for value in stack.values())
 
 
 def as_parameter(data: torch.Tensor, like: torch.nn.Parameter) -> torch.nn.Parameter:

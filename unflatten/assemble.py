@@ -15,6 +15,7 @@ from unflatten.calls.known import Place
 from unflatten.classes import class_of, new_module
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Step
 from unflatten.code.nesting import Attr, Item
+from unflatten.collecting import paused_collector
 from unflatten.info import OFFERED
 from unflatten.modules import PLACE, Definition, UnflattenedModule, is_inside_call
 from unflatten.paths import ModulePath
@@ -34,6 +35,7 @@ __all__ = [
     "define",
     "in_transform",
     "is_inside_call",
+    "paused_collector",
     "register_container",
 ]
 

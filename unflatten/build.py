@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +17,7 @@ from unflatten.calls.checks import Limits
 from unflatten.calls.specs import bounds_of, spec_of
 from unflatten.classes import new_module
 from unflatten.code.body import uses_root
+from unflatten.collecting import paused_collector
 from unflatten.descriptions import Description
 from unflatten.errors import StructureError
 from unflatten.filling import Filler
@@ -72,23 +71,11 @@ def unflatten(
         >>> [name for name, _ in nested.named_modules()]
         ['', '0', '1']
     """
-    with _uncollected():
+    with paused_collector():
         analysis = analyse(program, native_leaves)
         live = live_modules(like, analysis) if like is not None else {}
         knowledge = Knowledge.of(analysis, check_inputs)
         return _Builder(analysis, _limits(program), knowledge, live).build(copy_state)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Suspends the garbage collector: all that is made stays, and it would walk the whole program each time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _limits(program: ExportedProgram) -> Limits:

@@ -8,7 +8,7 @@ becomes an edge, so that everything later only has to respect edges, never posit
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from unflatten import _torch
@@ -22,6 +22,7 @@ from unflatten.flat.operators import (
     written_arguments,
 )
 from unflatten.flat.values import FlatInput, FlatNode, FlatProgram, Source, Value
+from unflatten.groups import Groups
 from unflatten.recording.record import is_handed_through
 
 StorageKey = Callable[[FlatInput], Hashable | None]
@@ -60,7 +61,7 @@ def find_effects(program: FlatProgram, storage_of: StorageKey) -> Effects:
     same = _same_objects(program.nodes)
     if not writers:
         return Effects({at: tuple(found) for at, found in before.items()}, same, unchanged, frozenset())
-    memory = _Memory.of(program, storage_of)
+    memory = _memory(program, storage_of)
     _order_accesses(program, writers, memory, before)
     touched = {memory.find(value) for values in writers.values() for value in values}
     return Effects(
@@ -112,38 +113,21 @@ def _close_brackets(nodes: Iterable[FlatNode], before: dict[int, list[int]]) -> 
                 inside[node] = bracket
 
 
-@dataclass(slots=True)
-class _Memory:
-    """Union-find over values that may share memory."""
-
-    parents: dict[Any, Any] = field(default_factory=dict)
-
-    @staticmethod
-    def of(program: FlatProgram, storage_of: StorageKey) -> _Memory:
-        memory = _Memory()
-        for value in program.inputs:
-            key = storage_of(value) if value.source is not Source.USER else None
-            if key is not None:
-                memory.join(value, ("storage", key))
-        for node in program.nodes:
-            for operand in aliased(node):
-                memory.join(node, program.replaced.get((node, operand), operand))
-        return memory
-
-    def find(self, value: Any) -> Any:
-        root = value
-        while (above := self.parents.get(root, root)) is not root:
-            root = above
-        while value is not root:
-            self.parents[value], value = root, self.parents.get(value, root)
-        return root
-
-    def join(self, a: Any, b: Any) -> None:
-        self.parents[self.find(a)] = self.find(b)
+def _memory(program: FlatProgram, storage_of: StorageKey) -> Groups:
+    """Groups of values that may share memory."""
+    memory = Groups()
+    for value in program.inputs:
+        key = storage_of(value) if value.source is not Source.USER else None
+        if key is not None:
+            memory.join(value, ("storage", key))
+    for node in program.nodes:
+        for operand in aliased(node):
+            memory.join(node, program.replaced.get((node, operand), operand))
+    return memory
 
 
 def _order_accesses(
-    program: FlatProgram, writers: Mapping[int, list[Value]], memory: _Memory, before: dict[int, list[int]]
+    program: FlatProgram, writers: Mapping[int, list[Value]], memory: Groups, before: dict[int, list[int]]
 ) -> None:
     """Reads after the write that they see and before the next one; writes in their order.
 

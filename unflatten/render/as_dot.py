@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from unflatten.render.folding import LIMIT, folded, single
+from unflatten.render.folding import folded, single
 from unflatten.render.picture import Cluster, Edge, Node, Picture, Shape
 from unflatten.render.reading import picture
 from unflatten.render.text import clean, escaped, middle
@@ -32,7 +32,7 @@ _SMALL = "#5b6673"
 Tip = Callable[[str], str]
 
 
-def dot(obj: Any, path: str = "", *, limit: int = LIMIT) -> str:
+def dot(obj: Any, path: str = "", *, limit: int | None = None) -> str:
     """A drawing as text for Graphviz: a cluster for each call of a module, and a box for each node.
 
     Modules that would make it more than about `limit` boxes are single boxes.
@@ -40,7 +40,7 @@ def dot(obj: Any, path: str = "", *, limit: int = LIMIT) -> str:
     Args:
         obj: what `picture` takes.
         path: the module to draw; everything where empty.
-        limit: how many boxes there may be.
+        limit: how many boxes there may be; 400 if not given, 200 of a larger graph with forward and backward.
 
     Raises:
         NotDrawableError: it is something that has no graph.
@@ -90,7 +90,7 @@ def _lines(drawn: Picture, tip: Tip) -> Iterator[str]:
             yield f"{margin}  n{node} [{_box(drawn.nodes[node], holder, tip)}]"
         stack.extend((inner, depth + 1) for inner in reversed(inside[at]))
     for edge in drawn.edges:
-        yield f"  n{edge.source} -> n{edge.target}{_edge(edge)}"
+        yield f"  n{edge.source} -> n{edge.target}{_edge(drawn, edge)}"
     yield "}\n"
 
 
@@ -128,8 +128,12 @@ def _small(text: str) -> str:
     return f'<FONT POINT-SIZE="9" COLOR="{_SMALL}">{escaped(text)}</FONT>' if text.strip() else ""
 
 
-def _edge(edge: Edge) -> str:
-    return ' [style=dashed, constraint=false, label="step before"]' if edge.delayed else ""
+def _edge(drawn: Picture, edge: Edge) -> str:
+    if edge.delayed:
+        return ' [style=dashed, constraint=false, label="step before"]'
+    ends = (drawn.nodes[edge.source], drawn.nodes[edge.target])
+    saved = ends[0].phase != ends[1].phase and not any(end.shape in _PORTS for end in ends)
+    return ' [color="#c3cad3"]' if saved else ""
 
 
 def _none(_: str) -> str:

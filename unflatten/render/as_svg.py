@@ -9,7 +9,7 @@ from typing import Any
 
 from unflatten.errors import DrawingError, MissingToolError
 from unflatten.render.as_dot import dot_text, tip_of
-from unflatten.render.folding import LIMIT, folded
+from unflatten.render.folding import folded
 from unflatten.render.picture import Picture
 from unflatten.render.reading import picture
 from unflatten.render.text import clean, escaped
@@ -23,7 +23,7 @@ _X = re.compile(r"(-?[\d.]+),-?[\d.]+")
 _LEFT = re.compile(r'text-anchor="start" x="[^"]*"')
 
 
-def svg(obj: Any, path: str = "", *, limit: int = LIMIT) -> str:
+def svg(obj: Any, path: str = "", *, limit: int | None = None) -> str:
     """A drawing as SVG: a frame for each call of a module, a box for each node; details show where the mouse is.
 
     Modules that would make it more than about `limit` boxes are single boxes. Graphviz lays it out, which has to be
@@ -32,7 +32,7 @@ def svg(obj: Any, path: str = "", *, limit: int = LIMIT) -> str:
     Args:
         obj: what `picture` takes.
         path: the module to draw; everything where empty.
-        limit: how many boxes there may be.
+        limit: how many boxes there may be; 400 if not given, 200 of a larger graph with forward and backward.
 
     Raises:
         MissingToolError: there is no `dot`.

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from unflatten.paths import ModuleCall, ModulePath
 from unflatten.render.picture import Cluster, Edge, Node, Picture, Shape
 
+Piece = tuple[int, str] | None
+
 
 @dataclass(eq=False, slots=True)
 class Builder:
@@ -35,8 +37,16 @@ class Builder:
         """The cluster of a phase."""
         return self._made((0, name), lambda: Cluster(0, name, phase=name))
 
-    def call(self, parent: int, path: ModulePath, call: ModuleCall, phase: str, piece: int = 0) -> int:
-        """The cluster of a call, in one for each container between it and the module around it."""
+    def call(self, parent: int, path: ModulePath, call: ModuleCall, phase: str, piece: Piece = None) -> int:
+        """The cluster of a call, in one for each container between it and the module around it.
+
+        Args:
+            parent: the cluster of the module around it.
+            path: of that module.
+            call: the call.
+            phase: the phase of its nodes.
+            piece: which piece of it, and why the call was cut, where it was.
+        """
         names = call.path.below(path) if call.path.is_within(path) else (str(call.path),)
         inner = path
         for name in names[:-1]:
@@ -44,11 +54,13 @@ class Builder:
             parent = self._container(parent, inner, phase)
         key = (parent, call.path, call.index, piece)
         self._calls.setdefault((parent, str(call.path)), {}).setdefault(call.index)
-        return self._made(key, lambda: self._of_call(parent, names[-1] if names else "", call, phase))
+        return self._made(key, lambda: self._of_call(parent, names[-1] if names else "", call, phase, piece))
 
-    def _of_call(self, parent: int, name: str, call: ModuleCall, phase: str) -> Cluster:
+    def _of_call(self, parent: int, name: str, call: ModuleCall, phase: str, piece: Piece) -> Cluster:
         kind, details = self.describe(call.path)
-        return Cluster(parent, name, str(call.path), call.type_name or kind, call.index, phase=phase, details=details)
+        if piece is not None:
+            name, details = f"{name}, piece {piece[0] + 1}", (("cut", piece[1]), *details)
+        return Cluster(parent, name, str(call.path), kind or call.type_name, call.index, phase=phase, details=details)
 
     def _container(self, parent: int, path: ModulePath, phase: str) -> int:
         def make() -> Cluster:
@@ -104,6 +116,8 @@ def counted(picture: Picture) -> Picture:
 
 def narrowed(picture: Picture, path: str) -> Picture:
     """A picture without the frames around what is at a path, and with what is outside of it beside it."""
+    if not path:
+        return picture
     wanted = ModulePath.parse(path)
     own = picture.own()
     dropped = {

@@ -57,11 +57,12 @@ def _first_nodes(picture: Picture) -> list[int]:
 def _levels(count: int, most: int) -> list[int]:
     """How many things each run has, outermost runs first."""
     sizes: list[int] = []
-    size = RUN
+    step = min(RUN, most)
+    size = step
     while count > most:
         sizes.insert(0, size)
-        count = -(-count // RUN)
-        size *= RUN
+        count = -(-count // step)
+        size *= step
     return sizes
 
 
@@ -102,8 +103,15 @@ def opened(picture: Picture, limit: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def folded(picture: Picture, limit: int = LIMIT) -> Picture:
-    """A picture of at most about `limit` boxes: modules that do not fit are single boxes."""
+def folded(picture: Picture, limit: int | None = None) -> Picture:
+    """A picture of at most about `limit` boxes: modules that do not fit are single boxes.
+
+    Without a limit, `LIMIT` boxes; if that is not all of it, half as many where there are several phases: the lines
+    between these are long, and take Graphviz long.
+    """
+    if limit is None:
+        several = len(picture.nodes) > LIMIT and len({node.phase for node in picture.nodes}) > 1
+        limit = LIMIT // 2 if several else LIMIT
     picture = grouped(picture, max(2, min(3 * RUN, limit)))
     return closed(picture, opened(picture, limit))
 

@@ -10,13 +10,23 @@ from torch import fx, nn
 
 from unflatten.calls.known import Place
 from unflatten.code.body import Apply, Local
+from unflatten.flat.operators import bodies
 from unflatten.flat.values import FlatInput, FlatNode, Source, Value
 from unflatten.modules import DEFINITION, PLACE, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
 from unflatten.regions import Region
 from unflatten.render.building import Builder, narrowed
 from unflatten.render.from_view import read_view
-from unflatten.render.labels import arguments_text, cut, meta_value, op_text, source_text, target_text, value_text
+from unflatten.render.labels import (
+    arguments_text,
+    body_text,
+    cut,
+    meta_value,
+    op_text,
+    source_text,
+    target_text,
+    value_text,
+)
 from unflatten.render.picture import Cluster, Details, Node, Picture, Shape
 from unflatten.rewrite.bypassed import ORIGINAL
 from unflatten.view.selecting import unknown
@@ -103,8 +113,7 @@ class _Reader:
             for operand in dict.fromkeys(node.operands):
                 if (source := self._source(builder, operand)) is not None:
                     builder.join(source, self.numbers[node])
-        for region in regions:
-            self._outputs(builder, region)
+        self._outputs(builder, regions, set(flat))
         return narrowed(builder.finish(), str(self.drawn))
 
     def described(self, path: ModulePath) -> tuple[str, Details]:
@@ -133,7 +142,8 @@ class _Reader:
                 self.numbers[item] = builder.add(self._node(item, cluster))
                 continue
             if item.call is not None:
-                cluster = builder.call(cluster, around, item.call, "forward", item.piece)
+                piece = (item.piece, item.cut) if item.cut else None
+                cluster = builder.call(cluster, around, item.call, "forward", piece)
             if self._is_replaced(item):
                 self._replaced(builder, item, cluster)
             else:
@@ -174,6 +184,7 @@ class _Reader:
             for operand in node.operands
             if isinstance(operand, FlatInput) and operand.source is not Source.USER
         )
+        details += ((body.name, body_text(body.module)) for body in bodies(node))
         if source := source_text(node.meta):
             details.append(("source", source))
         value, op = meta_value(node.meta), op_text(node.target)
@@ -190,13 +201,22 @@ class _Reader:
             self.numbers[value] = builder.add(made)
         return self.numbers[value]
 
-    def _outputs(self, builder: Builder, region: Region) -> None:
-        outputs = region.outputs if region.call is not None else tuple(_returned(self.module))
-        for value in dict.fromkeys(outputs):
+    def _outputs(self, builder: Builder, regions: list[Region], inside: set[FlatNode]) -> None:
+        """Adds what is used outside of all that is drawn."""
+        given = [value for region in regions for value in region.outputs]
+        if not self.path.names:
+            returned = list(_returned(self.module))
+            given += returned if regions and regions[0].call is None else ()
+            if len(regions) > 1:
+                place: Place = self.module.__dict__[PLACE]
+                others = (node for region in place.regions for node in region.nodes if node not in inside)
+                used = {operand for node in others for operand in node.operands} | set(returned)
+                given = [value for value in given if value in used]
+        for value in dict.fromkeys(given):
             if value in self.numbers:
                 details: Details = (("value", value.name),)
-                kind = Shape.OUTPUT
-                made = Node(f"output {value.name}", "output", 0, meta_value(value.meta), kind, details=details)
+                text = meta_value(value.meta)
+                made = Node(f"output {value.name}", "output", 0, text, Shape.OUTPUT, details=details)
                 builder.join(self.numbers[value], builder.add(made))
 
 
@@ -208,8 +228,7 @@ def _returned(root: UnflattenedModule) -> Iterator[FlatNode]:
     """The values that a program returns, by its code."""
     place: Place = root.__dict__[PLACE]
     made: dict[int, tuple[FlatNode, ...]] = {}
-    bodies = getattr(type(root), DEFINITION).bodies
-    for body, origins in zip(bodies, place.origins, strict=False):
+    for body, origins in zip(getattr(type(root), DEFINITION).bodies, place.origins, strict=False):
         for step, origin in zip(body.steps, origins, strict=True):
             if isinstance(step, Apply) and isinstance(origin, FlatNode):
                 made[step.out] = (origin,)

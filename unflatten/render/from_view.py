@@ -11,7 +11,7 @@ from torch import fx
 from unflatten.errors import NotDrawableError
 from unflatten.paths import ROOT, ModulePath, Scope
 from unflatten.render.building import Builder, narrowed
-from unflatten.render.labels import arguments_text, meta_value, op_text, source_text, target_text
+from unflatten.render.labels import arguments_text, body_text, meta_value, op_text, source_text, target_text
 from unflatten.render.picture import Cluster, Details, Node, Picture, Shape
 from unflatten.view.index import WORK, Index
 from unflatten.view.region import Part, Region, Regions
@@ -85,8 +85,7 @@ class _Reader:
                 if other in inside or self._is_port(builder, numbers, other):
                     builder.join(numbers[other], numbers[node])
         self._outputs(builder, inside, work)
-        picture = builder.finish()
-        return narrowed(picture, path) if path else picture
+        return narrowed(builder.finish(), path)
 
     def _type(self, path: ModulePath) -> str:
         return self.index.types.get(path, "")
@@ -134,7 +133,9 @@ class _Reader:
             yield "arguments", arguments_text(node.args, node.kwargs)
         for other in node.all_input_nodes:
             kind = self.index.owners[other].kind
-            if kind in _STATE:
+            if other.op == "get_attr" and (body := _body(other)) is not None:
+                yield str(other.target), body_text(body)
+            elif kind in _STATE:
                 yield self.index.roles.names.get(other, other.name), f"{kind.value} {meta_value(other.meta)}".strip()
         gradient = self.index.roles.gradients.get(node)
         if gradient is not None:
@@ -184,3 +185,9 @@ class _Reader:
                 op = "loss" if node is roles.loss else "output"
                 made = Node(f"output {node.name}", op, 0, value, Shape.OUTPUT, phase.value, "", (("value", node.name),))
                 builder.join(inside[node], builder.add(made))
+
+
+def _body(node: fx.Node) -> fx.GraphModule | None:
+    """The graph that a node stands for, as branches and loops take it."""
+    found = getattr(node.graph.owning_module, str(node.target), None)
+    return found if isinstance(found, fx.GraphModule) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -119,10 +120,25 @@ def arguments_text(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     return cut(", ".join(texts), 3 * _LONG)
 
 
+def body_text(body: fx.GraphModule) -> str:
+    """What the body of a branch or loop computes.
+
+    >>> body_text(fx.symbolic_trace(lambda x: (x + 1).relu()))
+    '2 nodes: add, relu'
+    """
+    ops = [op_text(node.target) for node in body.graph.nodes if node.op.startswith("call")]
+    return cut(f"{len(ops)} node{'s' if len(ops) != 1 else ''}: {', '.join(ops)}", _LONG)
+
+
 def source_text(meta: Mapping[str, Any]) -> str:
     """The line of Python that a node came from; the folder is left out, since it is nobody's business."""
     trace = meta.get("stack_trace")
-    frames = _FRAME.findall(trace) if isinstance(trace, str) else []
+    return _last_line(trace) if isinstance(trace, str) else ""
+
+
+@lru_cache(maxsize=4096)
+def _last_line(trace: str) -> str:
+    frames = _FRAME.findall(trace)
     if not frames:
         return ""
     file, line, code = frames[-1]

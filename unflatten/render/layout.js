@@ -21,8 +21,8 @@ function layersOf(count, edges, first) {
         continue;
       }
       const edge = out[top[0]][top[1]++];
-      edge.back = state[edge.b] === 1;
-      if (!state[edge.b]) {
+      edge.back = edge.late || state[edge.b] === 1; // what comes from the step before goes up
+      if (!state[edge.b] && !edge.late) {
         state[edge.b] = 1;
         stack.push([edge.b, 0]);
       }
@@ -133,8 +133,8 @@ function arrange(rows) {
 // Places of items, and lines between them, from the top left corner of what is around them.
 // items: [{w, h, enter, leave}], where lines from above and to below meet them, their middle if not given;
 // edges: [{a, b}] by number, where -1 is what comes in at the top and -2 what goes out at the bottom.
-function layout(items, edges) {
-  const count = items.length;
+function layout(items, given) {
+  const count = items.length, edges = given.filter((edge) => edge.a !== edge.b);
   const all = [...items, { w: 0, h: 0 }, { w: 0, h: 0 }];
   const local = edges.map((edge) => ({ ...edge, a: edge.a < 0 ? count : edge.a, b: edge.b < 0 ? count + 1 : edge.b }));
   const [cells, rows] = rowsOf(all, local, count);
@@ -159,7 +159,8 @@ function layout(items, edges) {
   for (const row of rows) for (const cell of row) cell.x += shift;
   const places = cells.slice(0, count).map((cell) => ({ x: cell.x - cell.w / 2, y: cell.top }));
   const height = rows[cells[count + 1].row].length ? y : y - GAP_Y + PAD;
-  const lines = local.map((edge, at) => ({ a: edges[at].a, b: edges[at].b, points: points(edge, cells, count, height), late: edge.late }));
+  const lines = local.map((edge, at) => ({ a: edges[at].a, b: edges[at].b, points: points(edge, cells, count, height), late: edge.late, saved: edge.saved }));
+  for (const edge of given) if (edge.a === edge.b) lines.push({ ...edge, points: loop(cells[edge.a]) });
   return { w: right - left + 2 * PAD, h: height, enter: cells[count].x, leave: cells[count + 1].x, places, lines };
 }
 
@@ -169,11 +170,18 @@ function dropUnused(cells, rows, edges, count) {
       rows[cells[at].row] = rows[cells[at].row].filter((cell) => cell !== cells[at]);
 }
 
+// From a box to itself: a bow at its right.
+function loop(cell) {
+  const right = cell.x + cell.w / 2, at = (part) => cell.top + cell.h * part;
+  return [[right, at(0.8)], [right + 14, at(0.5)], [right, at(0.2)]];
+}
+
 function points(edge, cells, count, height) {
   const from = cells[edge.a], to = cells[edge.b];
   const down = from.row <= to.row;
-  const leave = from.x + (from.leave === undefined ? 0 : from.leave - from.w / 2);
-  const enter = to.x + (to.enter === undefined ? 0 : to.enter - to.w / 2);
+  const side = (cell) => (down ? 0 : Math.min(16, cell.w / 4)); // beside the lines that go down
+  const leave = from.x + side(from) + (from.leave === undefined ? 0 : from.leave - from.w / 2);
+  const enter = to.x + side(to) + (to.enter === undefined ? 0 : to.enter - to.w / 2);
   const start = edge.a === count ? [from.x, 0] : [leave, down ? from.top + from.h : from.top];
   const end = edge.b === count + 1 ? [to.x, height] : [enter, down ? to.top : to.top + to.h];
   const bends = (down ? edge.cells : edge.cells.slice().reverse()).flatMap((bend) => [[bend.x, bend.above], [bend.x, bend.below]]);

@@ -60,12 +60,13 @@ function piecesOf(source, target) {
 const keyOf = (a, b) => (a + 2) * 1048576 + b + 2;
 for (let at = 0; at < data.edges.length; at += 3) {
   const source = nodes[data.edges[at]], target = nodes[data.edges[at + 1]], late = data.edges[at + 2] === 1;
+  const saved = source.phase !== target.phase && !source.kind.endsWith("put") && !target.kind.endsWith("put");
   source.into.push(target);
   target.from.push(source);
   for (const [cluster, a, b] of piecesOf(source, target)) {
     const key = keyOf(a, b), known = cluster.segments.get(key);
-    if (known) known.late = known.late && late;
-    else if (a !== b) cluster.segments.set(key, { a, b, late });
+    if (known) [known.late, known.saved] = [known.late && late, known.saved && saved];
+    else cluster.segments.set(key, { a, b, late, saved });
   }
 }
 
@@ -180,7 +181,7 @@ function draw() {
     const ys = line.points.map((point) => point[1]), xs = line.points.map((point) => point[0]);
     if (!meets([x + Math.min(...xs), y + Math.min(...ys), x + Math.max(...xs), y + Math.max(...ys)], area)) continue;
     const isLit = lit.has(`${cluster.id} ${keyOf(line.a, line.b)}`);
-    (isLit ? marked : normal).push(element("path", { class: `line ${line.late ? "late" : ""} ${isLit ? "lit" : ""}`, d: pathOf(line.points, x, y) }));
+    (isLit ? marked : normal).push(element("path", { class: `line ${line.late ? "late" : ""} ${line.saved ? "saved" : ""} ${isLit ? "lit" : ""}`, d: pathOf(line.points, x, y) }));
   }
   by("lines").replaceChildren(...normal, ...marked);
 }

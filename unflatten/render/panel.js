@@ -79,7 +79,7 @@ function rowOf(it, full) {
   const twist = it.isNode || it.only ? "" : open.has(it) ? "\u25be" : "\u25b8";
   const name = full ? (it.isNode ? it.name : it.path || it.name) : it.isNode ? it.name : it.title;
   const more = full && !it.isNode ? it.type.split(".").pop() : it.isNode ? `${it.op} ${it.value}` : "";
-  const row = html("div", { class: `row${it === chosen ? " chosen" : ""}`, "data-id": it.id, title: it.isNode ? it.name : it.path },
+  const row = html("div", { class: `row${it === chosen ? " chosen" : ""}`, "data-id": it.id, tabindex: -1, title: it.isNode ? it.name : it.path },
     html("span", { class: "twist" }, twist), html("span", { class: "name" }, short(name, 60)), html("span", { class: "kind" }, short(more, 40)));
   if (full && it.phase) row.append(html("span", { class: `mark ${it.phase}`, title: it.phase }));
   if (!it.isNode) row.append(html("span", { class: "count" }, it.count.toLocaleString("en")));
@@ -102,6 +102,12 @@ function showTree() {
   };
   by("found").textContent = "";
   by("tree").replaceChildren(...grow(clusters[0]).childNodes);
+  reachable();
+}
+// One row can be reached by Tab, the others from there by arrow keys.
+function reachable() {
+  const row = by("tree").querySelector(".row");
+  if (row) row.tabIndex = 0;
 }
 let hits = [];
 function search() {
@@ -117,6 +123,7 @@ function search() {
   hits = found.filter(([value]) => value < Infinity).sort((a, b) => a[0] - b[0] || a[1].id - b[1].id).map(([, it]) => it);
   by("found").textContent = `${hits.length.toLocaleString("en")} found${hits.length > HITS ? `, the first ${HITS} shown` : ""}`;
   by("tree").replaceChildren(...hits.slice(0, HITS).map((it) => html("li", { role: "treeitem" }, rowOf(it, true))));
+  reachable();
 }
 
 // Moving by keys: to what feeds, to what is fed, and to what is beside.
@@ -156,9 +163,26 @@ function openAll() {
   showTree();
   fit();
 }
+// Keys in the tree and in what was found: up and down, right and left to open and close, Enter to go there.
+function inTree(event, row) {
+  const rows = [...by("tree").querySelectorAll(".row")], it = row && thing(Number(row.dataset.id)), at = rows.indexOf(row);
+  const focus = (other) => other && (other.focus(), other.scrollIntoView({ block: "nearest" }));
+  const can = it && !it.isNode && !it.only && it.parent >= 0;
+  if (event.key === "ArrowDown") focus(rows[at + 1]);
+  else if (event.key === "ArrowUp") at ? focus(rows[at - 1]) : by("search").focus();
+  else if ((event.key === "ArrowRight" && can && !open.has(it)) || (event.key === "ArrowLeft" && can && open.has(it))) {
+    toggle(it);
+    if (by("search").value) search();
+    focus(by("tree").querySelector(`.row[data-id="${it.id}"]`));
+  } else if (event.key === "Enter" && it) reveal(it), focus(by("tree").querySelector(`.row[data-id="${it.id}"]`));
+  else return false;
+  event.preventDefault();
+  return true;
+}
 document.addEventListener("keydown", (event) => {
-  const typing = event.target === by("search");
+  const typing = event.target === by("search"), row = event.target.closest && event.target.closest(".row");
   if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if ((row || (typing && event.key === "ArrowDown")) && inTree(event, row)) return;
   if (typing && event.key === "Enter" && hits.length) (reveal(hits[0]), stage.focus());
   if (typing && event.key === "Escape") ((by("search").value = ""), showTree(), stage.focus());
   if (typing || (event.target.tagName === "BUTTON" && event.key === "Enter")) return;

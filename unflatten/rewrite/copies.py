@@ -16,6 +16,7 @@ from unflatten.calls.known import KnownCall
 from unflatten.code.body import Apply
 from unflatten.flat.operators import aliased, facts_of, values_in, written_arguments
 from unflatten.flat.values import FlatNode, Value
+from unflatten.groups import Groups
 from unflatten.modules import DEFINITION, PLACE
 from unflatten.regions import Region
 
@@ -47,15 +48,15 @@ def _is_written(nodes: Sequence[FlatNode], regions: Sequence[Region]) -> bool:
     writers = [(node, written) for node in nodes if (written := list(values_in(written_arguments(node))))]
     if not writers:
         return False
-    memory = _Memory(nodes)
+    memory = _memory(nodes)
     for region in regions:
-        taken = {memory.group(value) for value in region.inputs}
-        given = {memory.group(value) for value in region.outputs}
+        taken = {memory.find(value) for value in region.inputs}
+        given = {memory.find(value) for value in region.outputs}
         if given <= taken:
             continue
         harmless = _ancestors(region.nodes)
         outside = (written for node, written in writers if node not in harmless)
-        if any(memory.group(value) in taken | given for written in outside for value in written):
+        if any(memory.find(value) in taken | given for written in outside for value in written):
             return True
     return False
 
@@ -72,20 +73,10 @@ def _ancestors(values: Iterable[Value]) -> set[Value]:
     return seen
 
 
-class _Memory:
+def _memory(nodes: Iterable[FlatNode]) -> Groups:
     """Groups of values that may share memory."""
-
-    def __init__(self, nodes: Iterable[FlatNode]) -> None:
-        self.parents: dict[Value, Value] = {}
-        for node in nodes:
-            for operand in aliased(node):
-                self.parents[self.group(node)] = self.group(operand)
-
-    def group(self, value: Value) -> Value:
-        """What stands for all values that may share memory with one."""
-        root = value
-        while (above := self.parents.get(root, root)) is not root:
-            root = above
-        while value is not root:
-            self.parents[value], value = root, self.parents.get(value, root)
-        return root
+    memory = Groups()
+    for node in nodes:
+        for operand in aliased(node):
+            memory.join(node, operand)
+    return memory

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import fx, nn
 
 from unflatten import _torch
 from unflatten.flat.operators import HIDDEN_WRITES, Order, facts_of
+from unflatten.groups import Groups
 
 Edges = dict[fx.Node, tuple[Any, Any]]
 """The arguments that count for a node, where they are not the ones that it has."""
@@ -133,18 +134,18 @@ class Memory:
     edges: Edges
     position: dict[fx.Node, int] = field(default_factory=dict)
     writes: list[tuple[fx.Node, set[Any]]] = field(default_factory=list)
-    _parents: dict[Any, Any] = field(default_factory=dict)
+    _groups: Groups = field(default_factory=Groups)
     _users: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for at, node in enumerate(self.graph.nodes):
             self.position[node] = at
             if node.op == "get_attr":
-                self._parents[self.group(node)] = self.group(("attribute", node.target))
+                self._groups.join(node, ("attribute", node.target))
             for other in inputs_of(node, self.edges):
                 self._users.setdefault(other, []).append(node)
             for other in self._shared(node):
-                self._parents[self.group(node)] = self.group(other)
+                self._groups.join(node, other)
         for node in self.graph.nodes:
             written = {self.group(other) for other in written_by(node, self.edges)}
             if written:
@@ -158,14 +159,9 @@ class Memory:
             return list(_nodes(args[at] if at < len(args) else kwargs.get(facts.names[at]) for at in facts.views))
         return inputs_of(node, self.edges)
 
-    def group(self, value: Any) -> Any:
+    def group(self, node: fx.Node) -> Hashable:
         """What stands for all nodes that may share memory with one."""
-        root = value
-        while (above := self._parents.get(root, root)) is not root:
-            root = above
-        while value is not root:
-            self._parents[value], value = root, self._parents.get(value, root)
-        return root
+        return self._groups.find(node)
 
     def users(self, node: fx.Node) -> list[fx.Node]:
         """The nodes that take another."""

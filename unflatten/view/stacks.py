@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import fx
 
+from unflatten._torch import is_empty_stack
 from unflatten.paths import ROOT, ModulePath, Scope
 from unflatten.scopes import ScopeReader, names_of
 
@@ -37,7 +38,7 @@ class StackReader:
         for node in nodes:
             for key in (STACK, FORWARD_STACK):
                 stack = node.meta.get(key)
-                if stack and isinstance(stack, Mapping):
+                if stack and isinstance(stack, Mapping) and not is_empty_stack(stack):
                     spelled = same[id(stack)] = _key(stack)
                     stacks.setdefault(spelled, stack)
         for stack in stacks.values():

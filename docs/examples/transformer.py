@@ -1,6 +1,6 @@
 """Exports a transformer encoder-decoder, unflattens it, and compares the result with the original.
 
-python examples/transformer.py
+python docs/examples/transformer.py
 """
 
 from __future__ import annotations
