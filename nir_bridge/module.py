@@ -52,8 +52,8 @@ class NIRModule(UnflattenedModule):
             if self._compiled_call_impl is not None:
                 return super().__call__(*args)
             return self._call_impl(*args)  # type: ignore[no-untyped-call]
-        if self._follows(plan, args, kwargs):
-            result = call_inside(self, args)
+        if len(args) == 2 and not kwargs and isinstance(args[1], State) and args[1].follows(plan, args[0]):
+            result = call_inside(self, *args)  # the step after a step: all was looked at
             args[1].pass_on(result[1])
             return result
         inputs, state = admit(plan, args, kwargs)
@@ -68,13 +68,6 @@ class NIRModule(UnflattenedModule):
             return self._in_one_batch(inputs, state, batch)
         result = super().__call__(*inputs, state)
         return self._marked(plan, result, inputs[0]) if len(inputs) == 1 and batch is not None else result
-
-    @staticmethod
-    def _follows(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether this is the step after a step, so that all was looked at."""
-        if len(args) != 2 or kwargs or not isinstance(args[1], State) or torch.compiler.is_compiling():
-            return False
-        return args[1].follows(plan, args[0])
 
     @staticmethod
     def _marked(plan: Plan, result: Any, x: Tensor) -> Any:

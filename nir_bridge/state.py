@@ -30,16 +30,18 @@ class State(Mapping[str, Any]):
     """
 
     _parts: dict[str, Any]
+    _mark: tuple[object, tuple[int, ...]] | None = None
 
     def __init__(self, /, **parts: Any) -> None:
         object.__setattr__(self, "_parts", parts)
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["_parts"][name]
-        except KeyError:
-            known = ", ".join(sorted(self.__dict__.get("_parts", ())))
-            raise AttributeError(f"this state has no {name!r}; it has {known}") from None
+        if name == "_parts":  # a copy that is being made asks for it
+            raise AttributeError(name)
+        parts = self._parts
+        if name in parts:
+            return parts[name]
+        raise AttributeError(f"this state has no {name!r}; it has {', '.join(self)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a state can't be changed; make another one: state.replace({{{name!r}: value}})")
@@ -76,15 +78,17 @@ class State(Mapping[str, Any]):
 
     def mark(self, plan: object, x: Tensor) -> None:
         """Notes which network made the state, from an input of which shape."""
-        self.__dict__["_mark"] = (plan, x.shape)
+        object.__setattr__(self, "_mark", (plan, x.shape))
 
     def pass_on(self, state: State) -> None:
         """Marks another state as this one is."""
-        state.__dict__["_mark"] = self.__dict__["_mark"]
+        object.__setattr__(state, "_mark", self._mark)
 
     def follows(self, plan: object, x: object) -> bool:
         """Whether the same network made this state, from an input of the same shape."""
-        mark = self.__dict__.get("_mark")
+        if torch.compiler.is_dynamo_compiling():
+            return False
+        mark = self._mark
         return mark is not None and mark[0] is plan and isinstance(x, Tensor) and mark[1] == x.shape
 
     def map(self, function: Callable[[Tensor], Tensor]) -> State:

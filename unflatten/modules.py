@@ -8,9 +8,8 @@ name that is no identifier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -105,10 +104,10 @@ def _enter(module: UnflattenedModule, args: tuple[Any, ...], kwargs: dict[str, A
         args, kwargs = place.admit(args, kwargs)
     if torch.compiler.is_compiling():  # tracers would take the flag for an effect of the model
         return nn.Module.__call__(module, *args, **kwargs)
-    return call_inside(module, args, kwargs)
+    return call_inside(module, *args, **kwargs)
 
 
-def call_inside(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] = MappingProxyType({})) -> Any:
+def call_inside(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
     """A call whose arguments were looked at, so that calls in it need no checks. Not for compilers."""
     outer = _local.inside
     _local.inside = True

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nir_bridge.primitives.events import current_and_fire, synapse
 from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
-from nir_bridge.primitives.steps import decay_of, gain_of, offset_of
+from nir_bridge.primitives.steps import decay_of, gain_of, offset_of, unless_one
 
 
 class CubaLI(Neuron):
@@ -27,14 +27,12 @@ class CubaLI(Neuron):
     def computed(self, known: bool) -> Coefficients:
         """Decay and gain of the current, decay and gain of the potential, and what the leak adds."""
         rules = self.dynamics
+        decay_i = decay_of(self.tau_syn, rules)
+        gain_i = gain_of(rules.synapse_gain, self.tau_syn, self.w_in, rules.dt)
         decay = decay_of(self.tau_mem, rules)
-        return (
-            decay_of(self.tau_syn, rules),
-            gain_of(rules.synapse_gain, self.tau_syn, self.w_in, rules.dt),
-            decay,
-            gain_of(rules.input_gain, self.tau_mem, self.r, rules.dt),
-            offset_of(decay, self.v_leak, known),
-        )
+        gain = gain_of(rules.input_gain, self.tau_mem, self.r, rules.dt)
+        offset = offset_of(decay, self.v_leak, known)
+        return decay_i, unless_one(gain_i, known), decay, unless_one(gain, known), offset
 
     def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
         """What is added to the current; for events, where the current is going."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nir_bridge.primitives.events import integrate_and_fire
 from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
+from nir_bridge.primitives.steps import unless_one
 
 
 class I(Neuron):  # noqa: E742
@@ -18,14 +19,15 @@ class I(Neuron):  # noqa: E742
 
     r: Tensor
 
-    def computed(self, known: bool) -> Coefficients:  # noqa: ARG002
+    def computed(self, known: bool) -> Coefficients:
         """What an input counts for."""
-        return (self.r if self.dynamics.if_gain == "r" else self.dynamics.dt * self.r,)
+        gain = self.r if self.dynamics.if_gain == "r" else self.dynamics.dt * self.r
+        return (unless_one(gain, known),)
 
     def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
         """What is added."""
-        drive: Tensor = coefficients[0] * x
-        return drive
+        gain: Tensor | None = coefficients[0]
+        return x if gain is None else gain * x
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:  # noqa: ARG002
         """One step."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from nir_bridge.primitives.events import leak, leak_and_fire
 from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
-from nir_bridge.primitives.steps import decay_of, fire, gain_of, offset_of
+from nir_bridge.primitives.steps import decay_of, fire, gain_of, offset_of, unless_one
 
 
 class LI(Neuron):
@@ -22,7 +22,7 @@ class LI(Neuron):
         """The decay, the gain, and what the leak adds."""
         decay = decay_of(self.tau, self.dynamics)
         gain = gain_of(self.dynamics.input_gain, self.tau, self.r, self.dynamics.dt)
-        return decay, gain, offset_of(decay, self.v_leak, known)
+        return decay, unless_one(gain, known), offset_of(decay, self.v_leak, known)
 
     def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
         """What is added to the decayed potential; for events, where the potential is going."""

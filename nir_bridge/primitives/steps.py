@@ -34,6 +34,11 @@ def gain_of(kind: str, tau: Tensor, weight: Tensor, dt: float) -> Tensor | None:
     return (share * weight).to(weight.dtype)
 
 
+def unless_one(gain: Tensor | None, known: bool) -> Tensor | None:
+    """A gain; None where it is known to be 1, as most frameworks choose the constants that they write."""
+    return None if gain is None or (known and bool((gain == 1).all())) else gain
+
+
 def _wide(tau: Tensor) -> Tensor:
     """A time constant in a type in which its inverse is finite."""
     return tau.float() if tau.dtype.itemsize < 4 else tau
