@@ -26,6 +26,7 @@ from nir_bridge.node_map import Factory, NodeMap
 from nir_bridge.notes import noted
 from nir_bridge.plan import Feedback, Part, Plan, Port
 from nir_bridge.primitives.pooling import SumPool2d
+from nir_bridge.sketch import sketched
 from nir_bridge.surrogate import Slope, as_slope
 from nir_bridge.wiring import delayed_edges
 from unflatten.assemble import Definition, assemble, define
@@ -205,6 +206,7 @@ class _Builder:
             one_batch_axis=self.one_batch_axis,
             network=None if path else network_of(self.units, self.flat, self.grouping, self._silent_axes()),
             originals=() if path else tuple((node.path, node.label) for node in self.flat.nodes),
+            sketch=None if path else sketched(self.flat, self.target.dynamics),
         )
 
     def _keeps(self, unit: int | Path) -> bool:

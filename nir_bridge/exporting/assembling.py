@@ -12,6 +12,7 @@ import numpy as np
 from nir_bridge.errors import ExportError
 from nir_bridge.exporting.copying import copied, key_of, placed
 from nir_bridge.exporting.folding import fold_constants
+from nir_bridge.exporting.looping import fold_steps
 from nir_bridge.exporting.naming import Names
 from nir_bridge.exporting.recipes import Given, Site
 from nir_bridge.exporting.resolving import Resolver, empty_regions
@@ -32,6 +33,7 @@ def assemble(trace: Trace, *, flatten: bool) -> nir.NIRGraph:
     Raises:
         ExportError: a module with a state is called more than once.
     """
+    trace = fold_steps(trace)
     inlined = frozenset(range(1, len(trace.regions))) if flatten else empty_regions(trace)
     resolver = Resolver(trace, inlined)
     fold_constants(trace, resolver)

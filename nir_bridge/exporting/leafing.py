@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import nir
@@ -13,9 +13,12 @@ from nir_bridge.errors import ExportError, NoMeaningError
 from nir_bridge.exporting.arguments import is_state_name, named_arguments
 from nir_bridge.exporting.modules import BYPASS, Registry
 from nir_bridge.exporting.recipes import Given, Recipe
+from nir_bridge.exporting.restoring import sketch_of
 from nir_bridge.exporting.trace import Signal, StatePart
 from nir_bridge.exporting.tracer import Tracer
-from nir_bridge.exporting.trees import Place, mapped, tensors
+from nir_bridge.exporting.trees import Place, items, mapped, tensors
+from nir_bridge.module import PLAN
+from nir_bridge.plan import Plan
 
 Inputs = dict[str, tuple[Signal, Tensor]]
 
@@ -26,33 +29,33 @@ class Leaves:
 
     Attributes:
         registry: what modules mean.
-        bypassed: the original modules that the caller leaves out, by identity.
         states: the names of parameters that take a state, by identity of the original module.
     """
 
     registry: Registry
-    bypassed: frozenset[int]
     states: Mapping[int, str | None]
 
     def __call__(
         self, tracer: Tracer, module: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
     ) -> Any:
         """A call of a module; NotImplemented to look inside it."""
+        if not tracer.depends(args, kwargs):
+            return NotImplemented
         original = tracer.shadow.originals.get(id(module), module)
         where = f"module {tracer.path(module)!r} ({type(original).__name__})"
-        if id(original) in self.bypassed:
-            recipe: Recipe | str | None = BYPASS
-        else:
-            recipe = self.registry.recipe(original, where) if tracer.depends(args, kwargs) else None
-        if recipe is None or not tracer.depends(args, kwargs):
+        left_out = id(original) in self.registry.bypassed
+        recipe = BYPASS if left_out else self.registry.recipe(original, where)
+        if recipe is None:
             return NotImplemented
         inputs, states = self.sorted_arguments(tracer, module, original, (args, kwargs), where)
         if not inputs:
             raise NoMeaningError(f"{where}: none of its inputs is a signal")
-        if recipe == BYPASS:
-            return _left_out(tracer, forward, args, kwargs, inputs, where)
+        visit = _Visit(tracer, module, inputs, states, where)
+        result = visit.ran(forward, args, kwargs)
+        if isinstance(recipe, str):
+            return visit.left_out(result)
         assert_single(recipe, inputs, where)
-        return _noted(tracer, module, forward, args, kwargs, recipe, inputs, states, where)
+        return visit.noted(recipe, result)
 
     def sorted_arguments(
         self, tracer: Tracer, module: nn.Module, original: nn.Module, called: tuple[Any, Any], where: str
@@ -60,7 +63,7 @@ class Leaves:
         """The signals that go in, by name, and the operations whose states do."""
         inputs: Inputs = {}
         states: list[int] = []
-        named = named_arguments(module, *called)
+        named = _port_names(original, named_arguments(module, *called))
         known = self.states.get(id(original))
         for at, (name, value) in enumerate(named.items()):
             is_state = name == known or (known is None and at > 0 and is_state_name(name))
@@ -78,6 +81,15 @@ class Leaves:
         return inputs, tuple(dict.fromkeys(states))
 
 
+def _port_names(module: nn.Module, named: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a network that `from_nir` made, by the names of its Input nodes."""
+    if sketch_of(module) is None:
+        return named
+    plan: Plan = module.__dict__[PLAN]
+    names = {port.parameter: port.name for port in plan.ports}
+    return {names.get(name, name): value for name, value in named.items()}
+
+
 def assert_single(recipe: Any, inputs: Inputs, where: str) -> None:
     """Checks that a node gets as many signals as it takes.
 
@@ -91,83 +103,113 @@ def assert_single(recipe: Any, inputs: Inputs, where: str) -> None:
         return
     raise NoMeaningError(
         f"{where}: it takes {len(inputs)} signals ({', '.join(inputs)}), and a NIR node takes one, the sum of its "
-        "edges. Map it to a nir.NIRGraph with an Input for each, named as they are; if one of them is its state, say so: "
+        "edges. Map it to a nir.NIRGraph with an Input for each, named as they are; if one is its state, say so: "
         f"to_nir(model, stateful_modules={{{where.rsplit('(', maxsplit=1)[-1].rstrip(')')}: {list(inputs)[-1]!r}}})"
     )
 
 
-def _ran(tracer: Tracer, forward: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, bool]:
-    """The result of a module, and whether it wrote to its input."""
-    before = [(tensor, tensor._version) for _, tensor in tensors((args, kwargs))]
-    with tracer.unseen():
-        result = forward(*args, **kwargs)
-    return result, any(tensor._version != version for tensor, version in before)
+@dataclass(slots=True)
+class _Visit:
+    """One call of a module that is not looked into."""
+
+    tracer: Tracer
+    module: nn.Module
+    inputs: Inputs
+    states: tuple[int, ...]
+    where: str
+    written: tuple[Tensor, ...] = ()
+
+    def ran(self, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The result; notes which arguments were written to."""
+        before = [(tensor, tensor._version) for _, tensor in tensors((args, kwargs))]
+        with self.tracer.unseen():
+            result = forward(*args, **kwargs)
+        self.written = tuple(tensor for tensor, version in before if tensor._version != version)
+        return result
+
+    def left_out(self, result: Any) -> Any:
+        """The first input goes straight to what the first result goes to; the rest carries no signal."""
+        signal, given = next(iter(self.inputs.values()))
+        for place, tensor in tensors(result):
+            if tensor.shape != given.shape:
+                raise ExportError(
+                    f"{self.where}: it can't be left out, since it changes the shape from {self.tracer.shape(given)} to "
+                    f"{self.tracer.shape(tensor)}; map it to a node"
+                )
+            passed = tensor if tensor is given else self.tracer.fresh(tensor)
+            self.tracer.bind(passed, signal)
+            return mapped(result, {place: passed}.get)
+        return result
+
+    def noted(self, recipe: Recipe, result: Any) -> Any:
+        """The call is a node: the first tensor, or those that a graph names, are its output, the others its state."""
+        found = list(tensors(result))
+        if not found:
+            raise ExportError(f"{self.where}: it returned a {type(result).__name__} without a tensor")
+        outputs = _Outputs.of(recipe, result)
+        name, gives = self.tracer.name(self.module), self.tracer.shape(found[0][1])
+        op = self.tracer.emit(name, recipe, self.inputs, gives, self.where, self.module, self.states)
+        self.tracer.trace.ops[op] = replace(self.tracer.trace.ops[op], gives_state=len(found) > outputs.count)
+        for tensor in self.written:
+            self.tracer.overwritten(tensor, self.where)
+        changes: dict[Place, Tensor] = {}
+        seen: dict[int, Tensor] = {}
+        for at, (place, tensor) in enumerate(found):
+            if id(tensor) not in seen:
+                is_written = any(tensor is each for each in self.written)
+                seen[id(tensor)] = self.passed(tensor, is_written=is_written)
+                key = outputs.key(place, at)
+                value = StatePart(op) if key is False else self.tracer.result(op, key, self.guess(tensor))
+                self.tracer.bind(seen[id(tensor)], value)
+            changes[place] = seen[id(tensor)]
+        return mapped(result, changes.get)
+
+    def passed(self, tensor: Tensor, *, is_written: bool) -> Tensor:
+        """A result that is no other tensor that is known already, but for one that was written to."""
+        return self.tracer.fresh(tensor) if self.tracer.depends(tensor, ()) and not is_written else tensor
+
+    def guess(self, tensor: Tensor) -> frozenset[int]:
+        """The inputs of unknown shape that have the shape of a result."""
+        signal, given = next(iter(self.inputs.values()))
+        return signal.guess if given.shape == tensor.shape else frozenset()
 
 
-def _left_out(tracer: Tracer, forward: Any, args: Any, kwargs: Any, inputs: Inputs, where: str) -> Any:
-    """A call whose first input goes straight to what its first result goes to."""
-    signal, given = next(iter(inputs.values()))
-    result, _ = _ran(tracer, forward, args, kwargs)
-    changes: dict[Place, Tensor] = {}
-    for at, (place, tensor) in enumerate(tensors(result)):
-        if at:
-            continue
-        if tensor.shape != given.shape:
-            raise ExportError(
-                f"{where}: it can't be left out, since it changes the shape from {tracer.shape(given)} to "
-                f"{tracer.shape(tensor)}; map it to a node"
-            )
-        changes[place] = tensor if tensor is given else tracer.fresh(tensor)
-        tracer.bind(changes[place], signal)
-    return mapped(result, changes.get)
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """Which tensors of a result are outputs of a graph.
 
+    Attributes:
+        names: of its Output nodes; none for a plain node, or a graph with one.
+        prefix: the key of the container that holds them, where there is one.
+        named: whether they are found by key, instead of by number.
+    """
 
-def _noted(  # noqa: PLR0913, PLR0917  # one call
-    tracer: Tracer,
-    module: nn.Module,
-    forward: Any,
-    args: Any,
-    kwargs: Any,
-    recipe: Any,
-    inputs: Inputs,
-    states: tuple[int, ...],
-    where: str,
-) -> Any:
-    """A call that is a node: its first tensor is its output, the others its state."""
-    result, written = _ran(tracer, forward, args, kwargs)
-    found = list(tensors(result))
-    if not found:
-        raise ExportError(f"{where}: it returned a {type(result).__name__} without a tensor")
-    outputs = _outputs(recipe)
-    gives = tracer.shape(found[0][1])
-    op = tracer.emit(tracer.name(module), recipe, inputs, gives, where, module, states)
-    guess = next(iter(inputs.values()))[0].guess if _keeps(inputs, found[0][1]) else frozenset()
-    changes: dict[Place, Tensor] = {}
-    named = {place[0]: place for place, _ in found if place}
-    several = len(outputs) > 1
-    for at, (place, tensor) in enumerate(found):
-        key = None
-        if several:
-            key = place[0] if set(outputs) <= set(named) else (outputs[at] if at < len(outputs) else None)
-        is_output = key in outputs if several else at == 0
-        known = tracer.value(tensor) if id(tensor) in tracer.values else None
-        same = tensor is found[0][1] and at > 0
-        if same:
-            changes[place] = changes[found[0][0]]
-            continue
-        changes[place] = tracer.fresh(tensor) if known is not None and not written else tensor
-        if written:
-            tracer.overwritten(tensor, where)
-        tracer.bind(changes[place], tracer.result(op, key, guess) if is_output else StatePart(op))
-    return mapped(result, changes.get)
+    names: tuple[str, ...] = ()
+    prefix: str | None = None
+    named: bool = False
 
+    @staticmethod
+    def of(recipe: Recipe, result: Any) -> _Outputs:
+        graph = recipe.given if isinstance(recipe, Given) else None
+        names = tuple(sorted(graph.outputs)) if isinstance(graph, nir.NIRGraph) else ()
+        if len(names) < 2:
+            return _Outputs()
+        held = items(result) or []
+        inner = {key for key, _ in items(held[0][1]) or []} if held else set()
+        if inner == set(names):
+            return _Outputs(names, held[0][0], True)
+        return _Outputs(names, None, set(names) <= {key for key, _ in held})
 
-def _keeps(inputs: Inputs, result: Tensor) -> bool:
-    return next(iter(inputs.values()))[1].shape == result.shape
+    @property
+    def count(self) -> int:
+        return max(len(self.names), 1)
 
-
-def _outputs(recipe: Any) -> list[str]:
-    """The outputs of a graph, by name; none for a node."""
-    if isinstance(recipe, Given) and isinstance(recipe.given, nir.NIRGraph):
-        return sorted(recipe.given.outputs)
-    return []
+    def key(self, place: Place, at: int) -> Any:
+        """The name of the Output that a tensor is, None where there is one only; False where it is a state."""
+        if not self.names:
+            return None if at == 0 else False
+        if self.prefix is not None:
+            return place[1] if place[0] == self.prefix else False
+        if self.named:
+            return place[0] if place[0] in self.names else False
+        return self.names[at] if at < len(self.names) else False

@@ -245,3 +245,33 @@ def _full(part: Any, shape: Shape) -> Array:
     found = np.asarray(part)
     found = found if found.dtype.kind == "f" else found.astype(np.float32)
     return np.array(np.broadcast_to(found, shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Recipe):
+    """One step of a series: number `at` of `count` along `axis`."""
+
+    axis: int
+    at: int
+    count: int
+
+    def node(self, site: Site) -> nir.NIRNode:
+        """No node: a graph has no series."""
+        raise NoMeaningError(f"{site.where}: {_LOOPS}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack(Recipe):
+    """A series put together from its steps."""
+
+    axis: int
+
+    def node(self, site: Site) -> nir.NIRNode:
+        """No node: a graph has no series."""
+        raise NoMeaningError(f"{site.where}: {_LOOPS}")
+
+
+_LOOPS = (
+    "a part of a signal, or signals side by side, have no meaning in NIR, but as steps of a model that loops over "
+    "time: for x_t in x: ... outs.append(y_t); return torch.stack(outs)"
+)

@@ -71,6 +71,7 @@ class Op:
         where: how messages name it.
         module: whose call it is.
         states: the operations whose states went into it.
+        gives_state: whether its module returned a state.
     """
 
     region: int
@@ -82,6 +83,7 @@ class Op:
     where: str
     module: nn.Module | None = None
     states: tuple[int, ...] = ()
+    gives_state: bool = False
 
 
 @dataclass(slots=True)

@@ -13,7 +13,9 @@ from nir_bridge.errors import ExportError, ModuleMapError
 from nir_bridge.exporting.modules.own import OWN
 from nir_bridge.exporting.modules.torch_nn import TORCH, Taken
 from nir_bridge.exporting.recipes import Given, Recipe
+from nir_bridge.exporting.restoring import restored, sketch_of
 from nir_bridge.setting import Mapper, Setting
+from nir_bridge.sketch import Sketch
 
 UserMapper = Callable[[Any], "nir.NIRNode | None"]
 ModuleMap = Mapping[type[nn.Module], "UserMapper | None"]
@@ -30,12 +32,14 @@ class Registry:
         frameworks: mappers by the dotted names of classes.
         setting: what the mappers of frameworks are told.
         batch_dims: how many leading axes are batch axes.
+        bypassed: the modules that the caller leaves out, by identity.
     """
 
     user: ModuleMap
     frameworks: Mapping[str, Mapper]
     setting: Setting
     batch_dims: int
+    bypassed: frozenset[int] = frozenset()
     known: dict[int, Recipe | str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -45,8 +49,8 @@ class Registry:
                 raise ModuleMapError(f"{kind!r} is no class of modules; the keys of a map are, e.g., torch.nn.ReLU")
             if mapper is not None and not callable(mapper):
                 raise ModuleMapError(
-                    f"what {kind.__name__} is mapped to can't be called: {mapper!r}; give a function from the module to "
-                    "its node, or None to leave such modules out"
+                    f"what {kind.__name__} is mapped to can't be called: {mapper!r}; give a function from the "
+                    "module to its node, or None to leave such modules out"
                 )
 
     def recipe(self, module: nn.Module, where: str) -> Recipe | str | None:
@@ -63,6 +67,9 @@ class Registry:
         for kind in type(module).__mro__:
             if kind in self.user:
                 return self._mapped(self.user[kind], module, where)
+        sketch = sketch_of(module)
+        if sketch is not None:
+            return Given(self.graph(module, sketch, where))
         for kind in type(module).__mro__:
             if not issubclass(kind, nn.Module) or type(module).forward is not kind.forward:
                 continue
@@ -94,6 +101,16 @@ class Registry:
             return make()
         except ExportError as error:
             raise type(error)(f"{where}: {error}") from error
+
+    def graph(self, module: nn.Module, sketch: Sketch, where: str = "") -> nir.NIRGraph:
+        """The graph of a network that `from_nir` made."""
+        return restored(module, sketch, lambda inner, path: self.inner(inner, f"{where} {path}".strip()))
+
+    def inner(self, module: nn.Module, path: str) -> Recipe | str | None:
+        """What a module of such a network is."""
+        if id(module) in self.bypassed:
+            return BYPASS
+        return self.recipe(module, f"module {path!r} ({type(module).__name__})")
 
     def takes(self, module: nn.Module) -> Taken | None:
         """The shape that a module takes, as far as it can be told without running it."""
