@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nir_bridge.frameworks.mapping import FrameworkMapper
+from torch import nn
+
+from nir_bridge.frameworks.mapping import FrameworkMapper, names_of
 from nir_bridge.frameworks.norse import NORSE
 from nir_bridge.frameworks.sinabs import SINABS
 from nir_bridge.frameworks.snntorch import SNNTORCH
@@ -19,3 +21,10 @@ def framework_maps() -> Mapping[str, FrameworkMapper]:
         'norse'
     """
     return {**SNNTORCH, **NORSE, **SINABS, **SPIKINGJELLY}
+
+
+def presets_in(model: nn.Module) -> list[str]:
+    """The presets of the frameworks that a model has neurons of, in the order in which they come."""
+    maps = framework_maps()
+    known = [maps[name] for module in model.modules() for name in names_of(module) if name in maps]
+    return list(dict.fromkeys(mapper.preset for mapper in known if mapper.is_neuron))

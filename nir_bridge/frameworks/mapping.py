@@ -27,20 +27,14 @@ class FrameworkMapper:
         preset: the rules of the framework.
         make: the node, under the rules that the graph is written for.
         fixed: methods that make the step; a class that is derived and has others is another neuron.
+        is_neuron: whether the rules matter to it.
     """
 
     names: tuple[str, ...]
     preset: str
     make: Make
     fixed: tuple[str, ...] = ()
-
-    def rules(self, setting: Setting) -> Dynamics:
-        """The rules that a graph is written for: the caller's, and where nothing was asked for the framework's."""
-        asked = setting.dynamics
-        if asked != Dynamics(dt=asked.dt):
-            return asked
-        own = Dynamics.preset(self.preset)
-        return own if setting.dt is None else own.changed(dt=setting.dt)
+    is_neuron: bool = True
 
     def __call__(self, module: nn.Module, setting: Setting) -> nir.NIRNode:
         """The node of a module.
@@ -55,7 +49,12 @@ class FrameworkMapper:
                 f"it is a {kind.__name__} with another {', '.join(changed)}, so it is another neuron; map it: "
                 f"to_nir(model, {{{type(module).__name__}: lambda module: nir.LIF(...)}})"
             )
-        return self.make(module, self.rules(setting))
+        return self.make(module, setting.dynamics)
+
+
+def names_of(module: nn.Module) -> list[str]:
+    """The dotted names of a module's classes, its own first."""
+    return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(module).__mro__]
 
 
 def refused(name: str, reason: str) -> Make:

@@ -1,4 +1,4 @@
-"""SpikingJelly's neurons: forward Euler with time constants in steps, spikes from the threshold on, start at the reset."""
+"""SpikingJelly's neurons: Euler steps, time constants in steps, spikes from the threshold on, start at the reset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nir_bridge.dynamics import Dynamics
 from nir_bridge.errors import ExportError
 from nir_bridge.exporting.recipes import array
 from nir_bridge.frameworks.cells import Array, Cell, node_of, values
-from nir_bridge.frameworks.mapping import FrameworkMapper, by_name, linear, only, recurrent, refused
+from nir_bridge.frameworks.mapping import FrameworkMapper, by_name, linear, names_of, only, recurrent, refused
 
 PRESET: Final = "spikingjelly"
 _STEP: Final = (
@@ -66,16 +66,12 @@ def _cuba(module: Any, rules: Dynamics) -> nir.NIRNode:
 def _recurrent(module: Any, rules: Dynamics) -> nir.NIRNode:
     """A neuron whose input is a matrix times the input and its last output, one behind the other."""
     inner, layer = module.sub_module, module.rc
-    found = next((SPIKINGJELLY[name] for name in _names(inner) if name in SPIKINGJELLY), None)
+    found = next((SPIKINGJELLY[name] for name in names_of(inner) if name in SPIKINGJELLY), None)
     if found is None or found.make is _recurrent or not isinstance(layer, nn.Linear):
         raise ExportError(f"sub_module is a {type(inner).__name__}; a single neuron can be written as a graph")
     split = layer.in_features - int(module.sub_module_out_features)
     weight = layer.weight.detach()
     return recurrent(found.make(inner, rules), linear(weight[:, split:]), linear(weight[:, :split], layer.bias))
-
-
-def _names(module: nn.Module) -> list[str]:
-    return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(module).__mro__]
 
 
 def _linear(module: Any, _: Dynamics) -> nir.NIRNode:
@@ -99,7 +95,7 @@ def _neuron(file: str, name: str, make: Any) -> FrameworkMapper:
 
 
 def _layer(name: str, make: Any) -> FrameworkMapper:
-    return FrameworkMapper((f"{_LAYER}.stateless_wrapper.{name}", f"{_LAYER}.{name}"), PRESET, make)
+    return FrameworkMapper((f"{_LAYER}.stateless_wrapper.{name}", f"{_LAYER}.{name}"), PRESET, make, is_neuron=False)
 
 
 _CONTAINER: Final = (f"{_LAYER}.container.LinearRecurrentContainer", f"{_LAYER}.LinearRecurrentContainer")

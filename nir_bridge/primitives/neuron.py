@@ -22,6 +22,7 @@ from unflatten.assemble import in_transform
 Values = tuple[Tensor, ...]
 Coefficients = tuple[Any, ...]
 CACHE = "@coefficients"
+_TWO_STAGES = frozenset({"snntorch_subtract", "snntorch_delayed"})
 _version = attrgetter("_version")
 
 
@@ -163,11 +164,12 @@ class Neuron(nn.Module):
             v_reset: what spikes reset to, where they don't subtract.
             queue: the spikes that were held back.
         """
-        if self.reset == "snntorch_subtract":  # last step's reset first, then the difference to this one's
+        if self.reset in _TWO_STAGES:  # last step's reset first, then the difference to this one's
             last = (before > threshold).type_as(v)
             v = v - last * threshold
             spikes, _ = fire(v, threshold, self.test, self.slope)
-            v = v - (spikes - last) * threshold
+            if self.reset == "snntorch_subtract":
+                v = v - (spikes - last) * threshold
         else:
             spikes, found = fire(v, threshold, self.test, self.slope)
             if self.reset == "subtract":

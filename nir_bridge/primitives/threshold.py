@@ -19,6 +19,7 @@ class Threshold(nn.Module):
     def __init__(self, fields: Fields, target: Target) -> None:
         super().__init__()
         hold_constants(self, {"threshold": fields.finite("threshold")}, target)
+        self.dynamics = target.dynamics
         self.test = test_of(replace(target.dynamics, multi_spike=False))
         self.slope = target.slope
 
