@@ -14,11 +14,11 @@ from nir_bridge.exporting.assembling import assemble
 from nir_bridge.exporting.choosing import chosen
 from nir_bridge.exporting.leafing import Leaves
 from nir_bridge.exporting.modules import ModuleMap, Registry
-from nir_bridge.exporting.modules.known import framework_maps
 from nir_bridge.exporting.probing import guessed_run
 from nir_bridge.exporting.restoring import sketch_of
 from nir_bridge.exporting.running import Example, Job, run, state_parameters
 from nir_bridge.exporting.verifying import verify
+from nir_bridge.frameworks import framework_maps, presets_in
 from nir_bridge.notes import note
 from nir_bridge.primitives.neuron import Neuron
 from nir_bridge.primitives.threshold import Threshold
@@ -68,12 +68,13 @@ def _graph(job: Job, registry: Registry, args: Any, kwargs: Any, flat: bool) -> 
 
 
 def own_dynamics(model: nn.Module) -> str | Dynamics:
-    """The rules of the neurons of this package in a model; NIR's where there are none.
+    """The rules of the neurons in a model, this package's or a framework's; NIR's where there are none.
 
     Raises:
         DynamicsError: they differ.
     """
-    found = {module.dynamics: None for module in model.modules() if isinstance(module, Neuron | Threshold)}
+    found: dict[str | Dynamics, None] = dict.fromkeys(presets_in(model))
+    found |= {module.dynamics: None for module in model.modules() if isinstance(module, Neuron | Threshold)}
     if len(found) > 1:
         raise DynamicsError("the model has neurons of different dynamics; say which the graph is for: dynamics=...")
     return next(iter(found), "nir")

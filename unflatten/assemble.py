@@ -16,7 +16,7 @@ from unflatten.classes import class_of, new_module
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Step
 from unflatten.code.nesting import Attr, Item
 from unflatten.info import OFFERED
-from unflatten.modules import PLACE, Definition, UnflattenedModule, is_inside_call
+from unflatten.modules import PLACE, Definition, UnflattenedModule, call_inside, is_inside_call
 from unflatten.paths import ModulePath
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Parameter",
     "Step",
     "assemble",
+    "call_inside",
     "define",
     "in_transform",
     "is_inside_call",
