@@ -20,6 +20,7 @@ from nir_bridge.exporting.resolving import Resolver, empty_regions
 from nir_bridge.exporting.statefulness import has_state
 from nir_bridge.exporting.trace import Region, Source, Terms, Trace
 from nir_bridge.fields import Shape
+from nir_bridge.notes import KEY
 
 Edges = list[tuple[str, str]]
 
@@ -70,7 +71,7 @@ class _Assembler:
         level = self.levels[region.number] = self.named(region, forbidden)
         nodes: dict[str, nir.NIRNode] = {}
         for key, name in level.ports.items():
-            nodes[name] = nir.Input({"input": _typed(region.ports[key].shape)})
+            nodes[name] = _marked(nir.Input({"input": _typed(region.ports[key].shape)}), name, "input_")
         for kind, number in self.inside.get(region.number, ()):
             if kind == "op":
                 nodes[level.ops[number]] = self.node(number)
@@ -78,7 +79,7 @@ class _Assembler:
                 name = level.regions[number]
                 nodes[name] = self.graph(self.trace.regions[number], level.names.behind(name))
         for key, name in level.outs.items():
-            nodes[name] = nir.Output({"output": _typed(region.outs[key].shape)})
+            nodes[name] = _marked(nir.Output({"output": _typed(region.outs[key].shape)}), name, "output_")
         made = nir.NIRGraph(nodes, self.edges(region, level), {}, type_check=False)
         if self.regions[id(region.module)] == 1:
             return made
@@ -181,6 +182,13 @@ class _Assembler:
         outs = self.levels[source.at].outs
         name = level.regions[source.at]
         return f"{name}.{outs[source.key]}" if len(outs) > 1 else name
+
+
+def _marked(node: nir.NIRNode, name: str, word: str) -> nir.NIRNode:
+    """An Input or Output; where it is called like those that nir's type check adds, its metadata says that it isn't."""
+    if name.startswith(word):
+        node.metadata[KEY] = {"own": 1}
+    return node
 
 
 def _typed(shape: Shape | None) -> Any:

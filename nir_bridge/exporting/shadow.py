@@ -35,6 +35,8 @@ def shadow_of(model: nn.Module) -> Shadow:
         ExportError: it can't be copied.
     """
     for path, module in walk(model):
+        if any(isinstance(tensor, nn.UninitializedParameter) for tensor in module._parameters.values()):
+            raise ExportError(f"module {'.'.join(path)!r} has parameters without values; run the model once first")
         if isinstance(module, torch.jit.ScriptModule):
             where = f"module {'.'.join(path)!r}" if path else "the model"
             raise ExportError(

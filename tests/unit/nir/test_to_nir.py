@@ -249,3 +249,27 @@ def test_networks_of_from_nir_inside_of_models() -> None:
     graph = to_nir(model(forward, net=inner, pre=nn.Linear(4, 4)), args=(X,))
     assert kinds(graph)["net/linear"] == "Linear"
     assert graph.edges == [("x", "pre"), ("pre", "net"), ("net", "output")]
+
+
+def test_outputs_that_are_called_like_those_that_nir_adds() -> None:
+    net = model(lambda self, x: {"output_a": self.a(x), "y": self.b(x)}, a=nn.Linear(4, 2), b=nn.Linear(4, 2))
+    assert sorted(from_nir(to_nir(net))(X)[0]) == ["output_a", "y"]
+
+
+def test_in_inference_mode_and_without_values() -> None:
+    with torch.inference_mode():
+        assert kinds(to_nir(nn.Linear(4, 2), args=(X,)))["linear"] == "Affine"
+    with pytest.raises(ExportError, match="without values"):
+        to_nir(nn.Sequential(nn.LazyLinear(3)), args=(X,))
+
+
+def test_parameters_that_are_computed() -> None:
+    net = nn.Sequential(torch.nn.utils.parametrizations.weight_norm(nn.Linear(4, 2)))
+    assert difference(net, X) == 0.0
+
+
+def test_hooks_that_change_outputs_count() -> None:
+    net = nn.Sequential(nn.Linear(4, 2))
+    net[0].register_forward_hook(lambda _module, _args, output: output * 2)
+    assert kinds(to_nir(net)) == {"input": "Input", "0": "Affine", "mul": "Scale", "output": "Output"}
+    assert difference(net, X) == 0.0
