@@ -42,6 +42,7 @@ def to_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
     """A torch module as a NIR graph."""
     if not isinstance(model, nn.Module):
         raise ExportError(f"can't export a {type(model).__name__}; give a torch.nn.Module")
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     setting = Setting(dt, as_dynamics(own_dynamics(model) if dynamics is None else dynamics, dt))
     left_out = frozenset(chosen(model, bypass, "bypass"))
     registry = Registry(dict(module_map or {}), framework_maps(), setting, batch_dims, left_out)

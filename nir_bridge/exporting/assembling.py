@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from nir_bridge.exporting.naming import Names
 from nir_bridge.exporting.recipes import Given, Site
 from nir_bridge.exporting.resolving import Resolver, empty_regions
 from nir_bridge.exporting.statefulness import has_state
-from nir_bridge.exporting.trace import Region, Source, Trace
+from nir_bridge.exporting.trace import Region, Source, Terms, Trace
 from nir_bridge.fields import Shape
 
 Edges = list[tuple[str, str]]
@@ -146,20 +147,23 @@ class _Assembler:
     def edges(self, region: Region, level: _Level) -> Edges:
         """The edges of one graph."""
         found: Edges = []
-        for number, name in level.ops.items():
-            op = self.trace.ops[number]
-            for key, terms in op.inputs.items():
-                target = f"{name}.{key}" if len(op.inputs) > 1 else name
+        for kind, number in self.trace.events:
+            for target, terms in self.targets(kind, number, level):
                 found += [(self.end(term, level), target) for term in self.resolver.resolve(terms)]
-        for number, name in level.regions.items():
-            inner = self.trace.regions[number]
-            ports = self.levels[number].ports
-            for key, port in ports.items():
-                target = f"{name}.{port}" if len(ports) > 1 else name
-                found += [(self.end(term, level), target) for term in self.resolver.resolve(inner.ports[key].terms)]
         for key, name in level.outs.items():
             found += [(self.end(term, level), name) for term in self.resolver.resolve(region.outs[key].terms)]
         return found
+
+    def targets(self, kind: str, number: int, level: _Level) -> Iterator[tuple[str, Terms]]:
+        """What leads into a node, or into the ports of a graph."""
+        if kind == "op" and number in level.ops:
+            name, inputs = level.ops[number], self.trace.ops[number].inputs
+            for key, terms in inputs.items():
+                yield (f"{name}.{key}" if len(inputs) > 1 else name), terms
+        elif kind == "region" and number in level.regions:
+            name, ports = level.regions[number], self.levels[number].ports
+            for port_key, port in ports.items():
+                yield (f"{name}.{port}" if len(ports) > 1 else name), self.trace.regions[number].ports[port_key].terms
 
     def end(self, source: Source, level: _Level) -> str:
         """The name of the node, or the output of a graph, that a value comes from."""

@@ -175,7 +175,7 @@ class _Folder:
         for number in kept_ops:
             op = self.trace.ops[number]
             inputs = {key: mover.terms(terms) for key, terms in op.inputs.items()}
-            made.ops.append(replace(op, region=region_number[op.region], inputs=inputs, states=()))
+            made.ops.append(replace(op, region=region_number[self.regions.get(op.region, 0)], inputs=inputs, states=()))
         for number in kept_regions[1:]:
             mover.ports(self.trace.regions[number], made.regions[region_number[number]])
         self.outputs(mover, made)

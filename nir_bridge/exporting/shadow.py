@@ -34,6 +34,12 @@ def shadow_of(model: nn.Module) -> Shadow:
     Raises:
         ExportError: it can't be copied.
     """
+    for path, module in walk(model):
+        if isinstance(module, torch.jit.ScriptModule):
+            where = f"module {'.'.join(path)!r}" if path else "the model"
+            raise ExportError(
+                f"{where} is scripted, so that its calls can't be seen; give the module that it was made of"
+            )
     memo: dict[int, Any] = {}
     for tensor in _held(model):
         if not tensor.is_leaf:  # the copy of a state that has a history
