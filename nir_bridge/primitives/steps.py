@@ -66,7 +66,7 @@ def fire(v: Tensor, threshold: Tensor, test: Test, slope: Slope) -> tuple[Tensor
         slope: the surrogate's.
     """
     found = test(v, threshold)
-    if torch.is_grad_enabled() and (v.requires_grad or threshold.requires_grad):
+    if (v.requires_grad or threshold.requires_grad) and torch.is_grad_enabled():
         found = found.detach()
         return spike(_distance(v, threshold, found), found, slope), found
     return found.type_as(v), found
