@@ -82,6 +82,7 @@ def node_of(cell: Cell, rules: Dynamics, preset: str) -> nir.NIRNode:
     Raises:
         ExportError: no node does.
     """
+    _check_shapes(cell)
     needs = dict(cell.needs)
     is_integrator = bool((cell.decay == 1).all())
     if cell.start.any() or (not is_integrator and cell.leak.any()):
@@ -101,6 +102,16 @@ def node_of(cell: Cell, rules: Dynamics, preset: str) -> nir.NIRNode:
         return _named(nir.I, nir.LI, nir.CubaLI, fields)
     _check_levels(cell, rules)
     return _named(nir.IF, nir.LIF, nir.CubaLIF, {**fields, "v_threshold": cell.threshold, "v_reset": cell.reset_to})
+
+
+def _check_shapes(cell: Cell) -> None:
+    names = ("decay", "gain", "decay_syn", "leak", "threshold", "reset_to")
+    shapes = {name: getattr(cell, name).shape for name in names if getattr(cell, name) is not None}
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ExportError(f"the shapes of its constants don't fit together: {shown}") from None
 
 
 def _start(cell: Cell, rest: Array) -> str:
@@ -163,10 +174,6 @@ def _weight(gain: Array, tau: Array, kind: str, told: tuple[Dynamics, str, str])
 def _named(plain: Any, leaky: Any, synaptic: Any, fields: Mapping[str, Array]) -> nir.NIRNode:
     """A node of the kind that has these fields, of one shape."""
     kind = synaptic if "tau_syn" in fields else leaky if "tau" in fields else plain
-    try:
-        shape = np.broadcast_shapes(*(value.shape for value in fields.values()))
-    except ValueError:
-        shapes = ", ".join(f"{name} {value.shape}" for name, value in fields.items())
-        raise ExportError(f"the shapes of its constants don't fit together: {shapes}") from None
+    shape = np.broadcast_shapes(*(value.shape for value in fields.values()))
     node: nir.NIRNode = kind(**{name: np.array(np.broadcast_to(value, shape)) for name, value in fields.items()})
     return node

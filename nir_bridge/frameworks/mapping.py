@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import nir
 import numpy as np
@@ -12,10 +12,11 @@ from torch import nn
 
 from nir_bridge.dynamics import Dynamics
 from nir_bridge.errors import ExportError
-from nir_bridge.exporting.recipes import array
+from nir_bridge.exporting.recipes import Recipe, array
 from nir_bridge.setting import Setting
 
-Make = Callable[[Any, Dynamics], nir.NIRNode]
+Meaning: TypeAlias = "nir.NIRNode | Recipe"
+Make = Callable[[Any, Dynamics], Meaning]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class FrameworkMapper:
     fixed: tuple[str, ...] = ()
     is_neuron: bool = True
 
-    def __call__(self, module: nn.Module, setting: Setting) -> nir.NIRNode:
+    def __call__(self, module: nn.Module, setting: Setting) -> Meaning:
         """The node of a module.
 
         Raises:

@@ -11,9 +11,11 @@ from torch import nn
 
 from nir_bridge.dynamics import Dynamics
 from nir_bridge.errors import ExportError
-from nir_bridge.exporting.recipes import array
+from nir_bridge.exporting.modules.torch_nn import TORCH
+from nir_bridge.exporting.recipes import Recipe
 from nir_bridge.frameworks.cells import Array, Cell, node_of, values
 from nir_bridge.frameworks.mapping import FrameworkMapper, by_name, linear, names_of, only, recurrent, refused
+from nir_bridge.setting import Setting
 
 PRESET: Final = "spikingjelly"
 _STEP: Final = (
@@ -67,26 +69,24 @@ def _recurrent(module: Any, rules: Dynamics) -> nir.NIRNode:
     """A neuron whose input is a matrix times the input and its last output, one behind the other."""
     inner, layer = module.sub_module, module.rc
     found = next((SPIKINGJELLY[name] for name in names_of(inner) if name in SPIKINGJELLY), None)
-    if found is None or found.make is _recurrent or not isinstance(layer, nn.Linear):
-        raise ExportError(f"sub_module is a {type(inner).__name__}; a single neuron can be written as a graph")
+    neuron = None if found is None else found(inner, Setting(None, rules))
+    if not isinstance(neuron, nir.NIRNode) or isinstance(neuron, nir.NIRGraph):
+        raise ExportError(f"sub_module is a {type(inner).__name__}; with a single neuron it can be written as a graph")
     split = layer.in_features - int(module.sub_module_out_features)
     weight = layer.weight.detach()
-    return recurrent(found.make(inner, rules), linear(weight[:, split:]), linear(weight[:, :split], layer.bias))
+    return recurrent(neuron, linear(weight[:, split:]), linear(weight[:, :split], layer.bias))
 
 
-def _linear(module: Any, _: Dynamics) -> nir.NIRNode:
-    return linear(module.weight, module.bias)
+def _plain(kind: type[nn.Module]) -> Any:
+    """What a layer means that joins time and batch for torch's own."""
+    make = TORCH[kind].make
 
+    def meaning(module: nn.Module, _: Dynamics) -> Recipe:
+        if make is None:
+            raise ExportError(f"a {kind.__name__} is left out")
+        return make(module, 1)
 
-def _conv(module: Any, _: Dynamics) -> nir.NIRNode:
-    if module.padding_mode != "zeros":
-        raise only("padding_mode", module.padding_mode, "padding with zeros", "pad the input yourself")
-    bias = np.zeros(module.out_channels, np.float32) if module.bias is None else array(module.bias)
-    fields: tuple[Any, ...] = (module.stride, module.padding, module.dilation)
-    if isinstance(module, nn.Conv1d):
-        fields = tuple(value if isinstance(value, str) else value[0] for value in fields)
-        return nir.Conv1d(None, array(module.weight), *fields, module.groups, bias)
-    return nir.Conv2d(None, array(module.weight), *fields, module.groups, bias)
+    return meaning
 
 
 def _neuron(file: str, name: str, make: Any) -> FrameworkMapper:
@@ -94,8 +94,9 @@ def _neuron(file: str, name: str, make: Any) -> FrameworkMapper:
     return FrameworkMapper(names, PRESET, make, _STEP)
 
 
-def _layer(name: str, make: Any) -> FrameworkMapper:
-    return FrameworkMapper((f"{_LAYER}.stateless_wrapper.{name}", f"{_LAYER}.{name}"), PRESET, make, is_neuron=False)
+def _layer(file: str, kind: type[nn.Module]) -> FrameworkMapper:
+    names = (f"{_LAYER}.{file}.{kind.__name__}", f"{_LAYER}.{kind.__name__}")
+    return FrameworkMapper(names, PRESET, _plain(kind), is_neuron=False)
 
 
 _CONTAINER: Final = (f"{_LAYER}.container.LinearRecurrentContainer", f"{_LAYER}.LinearRecurrentContainer")
@@ -110,7 +111,6 @@ SPIKINGJELLY: Final = by_name(
     _neuron("adapt", "IzhikevichNode", refused("IzhikevichNode", "its leak is quadratic")),
     _neuron("lif_variants", "KLIFNode", refused("KLIFNode", "it squashes its potential before it fires")),
     FrameworkMapper(_CONTAINER, PRESET, _recurrent),
-    _layer("Linear", _linear),
-    _layer("Conv1d", _conv),
-    _layer("Conv2d", _conv),
+    *(_layer("stateless_wrapper", kind) for kind in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.AvgPool2d, nn.Flatten)),
+    *(_layer("bn", kind) for kind in (nn.BatchNorm1d, nn.BatchNorm2d)),
 )

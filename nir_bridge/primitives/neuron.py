@@ -23,6 +23,7 @@ Values = tuple[Tensor, ...]
 Coefficients = tuple[Any, ...]
 CACHE = "@coefficients"
 _TWO_STAGES = frozenset({"snntorch_subtract", "snntorch_delayed"})
+_LEVELS = frozenset({"v_threshold", "v_reset"})
 _version = attrgetter("_version")
 
 
@@ -32,11 +33,13 @@ class Cache:
 
     Attributes:
         sources: the constants.
-        versions: how often each had been written to.
+        watched: those that something is computed of; a step takes the others as they are.
+        versions: how often each of them had been written to.
         coefficients: what was computed of them.
     """
 
     sources: Values
+    watched: Values
     versions: tuple[int, ...]
     coefficients: Coefficients
 
@@ -51,11 +54,14 @@ class Cache:
                 return None
         with torch.inference_mode(False):  # tensors made in inference mode could not be used outside of it
             coefficients = module.computed(known=True)
-        return Cache(tuple(held), tuple(map(_version, held)), coefficients)
+        watched = tuple(
+            tensor for name, tensor in module._buffers.items() if tensor is not None and name not in _LEVELS
+        )
+        return Cache(tuple(held), watched, tuple(map(_version, watched)), coefficients)
 
     def is_valid(self, held: Mapping[str, Tensor | None]) -> bool:
         """Whether the constants are still the same; asked at every step, so the loops are Python's own."""
-        return all(map(is_, self.sources, held.values())) and tuple(map(_version, self.sources)) == self.versions
+        return all(map(is_, self.sources, held.values())) and tuple(map(_version, self.watched)) == self.versions
 
 
 class Neuron(nn.Module):

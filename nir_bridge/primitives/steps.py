@@ -66,7 +66,8 @@ def fire(v: Tensor, threshold: Tensor, test: Test, slope: Slope) -> tuple[Tensor
         slope: the surrogate's.
     """
     found = test(v, threshold)
-    if torch.is_grad_enabled() and (v.requires_grad or threshold.requires_grad):
+    if (v.requires_grad or threshold.requires_grad) and torch.is_grad_enabled():
+        found = found.detach()
         return spike(_distance(v, threshold, found), found, slope), found
     return found.type_as(v), found
 
@@ -80,9 +81,9 @@ def _distance(v: Tensor, threshold: Tensor, found: Tensor) -> Tensor:
 
 def _count_over(v: Tensor, threshold: Tensor) -> Tensor:
     """How often the threshold fits into the potential, with something left."""
-    return (torch.ceil(v / threshold) - 1).clamp(min=0).detach()
+    return (torch.ceil(v / threshold) - 1).clamp(min=0)
 
 
 def _count_from(v: Tensor, threshold: Tensor) -> Tensor:
     """How often the threshold fits into the potential."""
-    return torch.floor(v / threshold).clamp(min=0).detach()
+    return torch.floor(v / threshold).clamp(min=0)

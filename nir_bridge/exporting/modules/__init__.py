@@ -82,8 +82,8 @@ class Registry:
     def _default(self, kind: type[nn.Module], module: nn.Module, where: str) -> Recipe | str | None:
         name = f"{kind.__module__}.{kind.__qualname__}"
         if name in self.frameworks:
-            node = self._called(lambda: self.frameworks[name](module, self.setting), where)
-            return Spread(_checked(node, module, where))
+            found = self._called(lambda: self.frameworks[name](module, self.setting), where)
+            return found if isinstance(found, Recipe) else Spread(_checked(found, module, where))
         entry = OWN.get(kind, TORCH.get(kind))
         if entry is None:
             return None
