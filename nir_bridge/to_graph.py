@@ -17,6 +17,7 @@ from nir_bridge.exporting.modules import ModuleMap, Registry
 from nir_bridge.exporting.probing import guessed_run
 from nir_bridge.exporting.restoring import sketch_of
 from nir_bridge.exporting.running import Example, Job, run, state_parameters
+from nir_bridge.exporting.unnesting import unnested
 from nir_bridge.exporting.verifying import verify
 from nir_bridge.frameworks import framework_maps, presets_in
 from nir_bridge.notes import note
@@ -94,8 +95,9 @@ def to_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
 def _graph(job: Job, registry: Registry, args: Any, kwargs: Any, flat: bool) -> nir.NIRGraph:
     """The graph of a model: as it was read, where it was; else from a run."""
     sketch = sketch_of(job.model)
-    if sketch is not None and not flat and type(job.model) not in registry.user:
-        return registry.graph(job.model, sketch)
+    if sketch is not None and type(job.model) not in registry.user:
+        graph = registry.graph(job.model, sketch)
+        return unnested(graph) if flat else graph
     if args is None and not kwargs:
         return assemble(guessed_run(job), flatten=flat)
     given = (args,) if isinstance(args, Tensor) else tuple(args or ())

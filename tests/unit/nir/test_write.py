@@ -91,3 +91,15 @@ def test_trained_values_are_written() -> None:
     assert to_nir(net, bypass=("scale",)).edges == [("input", "linear"), ("linear", "output")]
     other = to_nir(net, {torch.nn.Linear: lambda _: nir.Scale(np.ones(2) * 5)})
     assert isinstance(other.nodes["linear"], nir.Scale)
+
+
+def test_a_network_as_one_graph() -> None:
+    inner = nir.NIRGraph({"i": source(1), "w": gain(2), "o": sink(1)}, [("i", "w"), ("w", "o"), ("i", "o")])
+    nodes = {"i": source(1), "g": inner, "h": inner, "o": sink(1)}
+    graph = nir.NIRGraph(nodes, [("i", "g"), ("g", "h"), ("h", "o")], type_check=False)
+    flat = to_nir(from_nir(graph), flatten=True)
+    assert sorted(flat.nodes) == ["g.w", "h.w", "i", "o"]
+    assert sorted(flat.edges) == [
+        ("g.w", "h.w"), ("g.w", "o"), ("h.w", "o"), ("i", "g.w"), ("i", "h.w"), ("i", "o"),
+    ]  # fmt: skip
+    assert from_nir(flat)(torch.ones(1))[0].item() == from_nir(graph)(torch.ones(1))[0].item() == 9
