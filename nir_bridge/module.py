@@ -17,7 +17,7 @@ from nir_bridge.primitives.neuron import Neuron
 from nir_bridge.sequence import COMPILED, Compiled, Recorded, run_series
 from nir_bridge.state import State, nested
 from nir_bridge.written import source_tree
-from unflatten.assemble import is_inside_call
+from unflatten.assemble import call_inside, is_inside_call
 from unflatten.modules import UnflattenedModule
 from unflatten.render import register
 from unflatten.source import Tree
@@ -57,7 +57,9 @@ class NIRModule(UnflattenedModule):
                 return super().__call__(*args)
             return self._call_impl(*args)  # type: ignore[no-untyped-call]
         if len(args) == 2 and not kwargs and isinstance(args[1], State) and args[1].follows(plan, args[0]):
-            return self._marked(plan, super().__call__(*args), args[0])  # the step after a step: all was looked at
+            result = call_inside(self, *args)  # the step after a step: all was looked at
+            args[1].pass_on(result[1])
+            return result
         inputs, state = admit(plan, args, kwargs)
         if not plan.stateful:
             return super().__call__(*inputs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import nir
 from torch import nn
 
 from nir_bridge.dynamics import Dynamics
@@ -24,5 +24,5 @@ class Setting:
     dynamics: Dynamics
 
 
-Mapper = Callable[[nn.Module, Setting], nir.NIRNode]
-"""From a module to its node; a recurrent neuron gives a graph with an Input and an Output."""
+Mapper = Callable[[nn.Module, Setting], Any]
+"""From a module to its node, or a recipe for it; a recurrent neuron gives a graph with an Input and an Output."""

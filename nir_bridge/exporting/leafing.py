@@ -42,7 +42,7 @@ class Leaves:
         if not tracer.depends(args, kwargs):
             return NotImplemented
         original = tracer.shadow.originals.get(id(module), module)
-        where = f"module {tracer.path(module)!r} ({type(original).__name__})"
+        where = tracer.where(module, original)
         left_out = id(original) in self.registry.bypassed
         recipe = BYPASS if left_out else self.registry.recipe(original, where)
         if recipe is None:
@@ -133,8 +133,8 @@ class _Visit:
         for place, tensor in tensors(result):
             if tensor.shape != given.shape:
                 raise ExportError(
-                    f"{self.where}: it can't be left out, since it changes the shape from {self.tracer.shape(given)} to "
-                    f"{self.tracer.shape(tensor)}; map it to a node"
+                    f"{self.where}: it can't be left out, since it changes the shape from {self.tracer.shape(given)} "
+                    f"to {self.tracer.shape(tensor)}; map it to a node"
                 )
             passed = tensor if tensor is given else self.tracer.fresh(tensor)
             self.tracer.bind(passed, signal)

@@ -26,9 +26,27 @@ def fold_steps(trace: Trace) -> Trace:
     Raises:
         NoMeaningError: steps differ.
     """
-    if not any(isinstance(op.recipe, Slice | Stack) for op in trace.ops):
+    if not any(isinstance(op.recipe, Slice) for op in trace.ops):
         return trace
+    for place, (taken, count, where) in _slices(trace).items():
+        if taken != set(range(count)):
+            shown = ", ".join(map(str, sorted(taken)))
+            raise NoMeaningError(
+                f"{where}: of {place} only the parts {shown} of {count} are used. A part of a signal has no meaning in "
+                f"NIR, but as a step of time. {_HOW}"
+            )
     return _Folder(trace).folded()
+
+
+def _slices(trace: Trace) -> dict[str, tuple[set[int], int, str]]:
+    """The parts that are taken of each value."""
+    found: dict[str, tuple[set[int], int, str]] = {}
+    for op in trace.ops:
+        if isinstance(op.recipe, Slice):
+            terms = next(iter(op.inputs.values()))
+            name = f"input {terms[0].key!r}" if terms[0].kind == "port" and terms[0].at == 0 else "a signal"
+            found.setdefault(name, (set(), op.recipe.count, op.where))[0].add(op.recipe.at)
+    return found
 
 
 @dataclass(slots=True)
@@ -175,7 +193,7 @@ class _Folder:
         for number in kept_ops:
             op = self.trace.ops[number]
             inputs = {key: mover.terms(terms) for key, terms in op.inputs.items()}
-            made.ops.append(replace(op, region=region_number[op.region], inputs=inputs, states=()))
+            made.ops.append(replace(op, region=region_number[self.regions.get(op.region, 0)], inputs=inputs, states=()))
         for number in kept_regions[1:]:
             mover.ports(self.trace.regions[number], made.regions[region_number[number]])
         self.outputs(mover, made)

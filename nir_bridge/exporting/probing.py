@@ -7,6 +7,7 @@ every shape that differs between the two runs is not known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -117,7 +118,9 @@ def _example(job: Job, names: list[str], shapes: dict[int, Taken], size: int) ->
     kwargs: dict[str, Any] = {}
     for at, name in enumerate(names):
         shape = [each or max(size, _SIZES[0]) for each in shapes[at]] if at in shapes else [size]
-        kwargs[name] = torch.ones((*batch, *shape), dtype=like.dtype, device=like.device)
+        full = (*batch, *shape)  # values differ, so that what depends on them can't pass for a constant
+        values = torch.linspace(0.5, 1.5, math.prod(full)).reshape(full)
+        kwargs[name] = values.to(dtype=like.dtype, device=like.device)
     unknown = frozenset(at for at in range(len(names)) if at not in shapes)
     args = tuple(kwargs.values())
     return Example(args, {}, unknown, made_up=True)

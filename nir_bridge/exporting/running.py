@@ -84,6 +84,11 @@ def run(job: Job, example: Example, make: type[Tracer] = Tracer) -> Trace:
 
 
 def _run(job: Job, example: Example, make: type[Tracer], given: Any) -> tuple[Tracer, Any]:
+    with torch.inference_mode(False):  # tensors of inference mode don't tell whether they were written to
+        return _noted(job, example, make, given)
+
+
+def _noted(job: Job, example: Example, make: type[Tracer], given: Any) -> tuple[Tracer, Any]:
     shadow = shadow_of(job.model)
     tracer = make(shadow, job.leaves, job.setting, job.batch_dims)
     args, kwargs = _fresh(example.args), {key: _fresh(value) for key, value in example.kwargs.items()}

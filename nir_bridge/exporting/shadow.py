@@ -34,12 +34,20 @@ def shadow_of(model: nn.Module) -> Shadow:
     Raises:
         ExportError: it can't be copied.
     """
+    for path, module in walk(model):
+        if any(isinstance(tensor, nn.UninitializedParameter) for tensor in module._parameters.values()):
+            raise ExportError(f"module {'.'.join(path)!r} has parameters without values; run the model once first")
+        if isinstance(module, torch.jit.ScriptModule):
+            where = f"module {'.'.join(path)!r}" if path else "the model"
+            raise ExportError(
+                f"{where} is scripted, so that its calls can't be seen; give the module that it was made of"
+            )
     memo: dict[int, Any] = {}
     for tensor in _held(model):
         if not tensor.is_leaf:  # the copy of a state that has a history
             memo[id(tensor)] = tensor.detach().clone()
     try:
-        copied = copy.deepcopy(model, memo)
+        copied = _copied(model, memo)
     except Exception as error:  # whatever a module's own attributes raise
         raise ExportError(
             f"the model can't be copied, and to_nir runs a copy, to leave the model as it is: "
@@ -51,6 +59,23 @@ def shadow_of(model: nn.Module) -> Shadow:
     for path, module in walk(copied):
         paths.setdefault(id(module), path)
     return Shadow(copied, originals, paths)
+
+
+def _copied(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """A deep copy; where a class's own way to copy fails, as that of Sinabs' recurrent layers does, the plain one."""
+    held = dict(memo)
+    try:
+        return copy.deepcopy(model, memo)
+    except Exception:
+        own = [module for module in model.modules() if hasattr(type(module), "__deepcopy__")]
+        if not own:
+            raise
+        memo.clear()
+        memo.update(held)
+        for module in reversed(own):
+            made = memo[id(module)] = type(module).__new__(type(module))
+            made.__dict__.update(copy.deepcopy(module.__dict__, memo))
+        return copy.deepcopy(model, memo)
 
 
 def walk(model: nn.Module) -> Iterator[tuple[tuple[str, ...], nn.Module]]:

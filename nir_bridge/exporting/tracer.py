@@ -140,7 +140,7 @@ class Tracer(TorchFunctionMode):
         name = called_name(func)
         rule = FUNCTIONS.get(name)
         if rule is None:
-            raise unsupported(name, self.here(), func)
+            raise unsupported(name, self.here(), self.region.path, type(self.region.module).__name__)
         self.before(name, args, kwargs)
         before = [(tensor, tensor._version) for _, tensor in tensors((args, kwargs))]
         found = [self.value(tensor) for tensor, _ in before]
@@ -253,8 +253,13 @@ class Tracer(TorchFunctionMode):
             path = self.shadow.paths.get(id(module), (type(module).__name__,))
             if path[: len(own)] == own and len(path) > len(own):
                 return path[len(own) :]
-        return self.shadow.paths.get(id(module)) or (type(module).__name__,)
+        return self.shadow.paths.get(id(module)) or (type(module).__name__.lower(),)
 
     def path(self, module: nn.Module) -> str:
         """Where a module is, as messages show it."""
         return ".".join(self.shadow.paths.get(id(module), (type(module).__name__,)))
+
+    def where(self, module: nn.Module, original: nn.Module) -> str:
+        """A module, as messages name it."""
+        path, kind = self.path(module), type(original).__name__
+        return f"module {path!r} ({kind})" if path else f"the model ({kind})"

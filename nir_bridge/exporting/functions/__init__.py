@@ -41,18 +41,26 @@ def called_name(func: Any) -> str:
     return name.split(".", maxsplit=1)[0]
 
 
-def unsupported(name: str, where: str, func: Any) -> NoMeaningError:
-    """The error for a function that has no meaning in NIR."""
+def unsupported(name: str, where: str, path: str, kind: str) -> NoMeaningError:
+    """The error for a function that has no meaning in NIR.
+
+    Args:
+        name: of the function.
+        where: the module that calls it, as messages name it.
+        path: of the module; empty for the model itself.
+        kind: the name of its class.
+    """
     shown = f"the property {name}" if name.startswith(".") else f"torch function {name!r}"
     if name in _READS_VALUES:
         return NoMeaningError(
             f"{where}: {shown} reads the values of a signal. A NIR graph is the same for all values; make the model's "
             "forward not depend on them, or map its module: to_nir(model, {type: mapper})"
         )
-    module = getattr(func, "__module__", None)
-    origin = f" ({module})" if module and not name.startswith(".") else ""
-    return NoMeaningError(
-        f"{where}: {shown}{origin} has no meaning in NIR. Map the module that it is in to a node, "
-        "to_nir(model, {ItsType: lambda module: nir.Threshold(...)}), or leave the module out: "
-        "to_nir(model, bypass=('its.path',))"
-    )
+    if not path:
+        fix = "Put it into a module of its own, and map that to a node: to_nir(model, {ItsClass: lambda module: ...})"
+    else:
+        fix = (
+            f"Map the module to a node, to_nir(model, {{{kind}: lambda module: nir.Threshold(...)}}), or leave it out: "
+            f"to_nir(model, bypass=({path!r},))"
+        )
+    return NoMeaningError(f"{where}: {shown} has no meaning in NIR. {fix}")

@@ -14,6 +14,7 @@ from nir_bridge.exporting.modules.own import OWN
 from nir_bridge.exporting.modules.torch_nn import TORCH, Taken
 from nir_bridge.exporting.recipes import Given, Recipe
 from nir_bridge.exporting.restoring import restored, sketch_of
+from nir_bridge.exporting.spreading import Spread
 from nir_bridge.setting import Mapper, Setting
 from nir_bridge.sketch import Sketch
 
@@ -81,8 +82,8 @@ class Registry:
     def _default(self, kind: type[nn.Module], module: nn.Module, where: str) -> Recipe | str | None:
         name = f"{kind.__module__}.{kind.__qualname__}"
         if name in self.frameworks:
-            node = self._called(lambda: self.frameworks[name](module, self.setting), where)
-            return Given(_checked(node, module, where))
+            found = self._called(lambda: self.frameworks[name](module, self.setting), where)
+            return found if isinstance(found, Recipe) else Spread(_checked(found, module, where))
         entry = OWN.get(kind, TORCH.get(kind))
         if entry is None:
             return None
