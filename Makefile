@@ -4,11 +4,12 @@ BIN := $(VENV)/bin
 # Every install is pinned: without the pins pip would fetch another torch.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help demo test lint types docs bench ci clean
+.PHONY: help demo test test-frameworks lint types docs bench ci clean
 
 help:
 	@echo "make demo   export a transformer, unflatten it, compare the two"
 	@echo "make test   run the tests"
+	@echo "make test-frameworks  compare with spiking frameworks, which it installs"
 	@echo "make lint   formatting, lint rules, layers, sizes"
 	@echo "make types  type checks"
 	@echo "make docs   build the documentation into site/"
@@ -25,6 +26,12 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n auto --quiet
+
+# Without their dependencies: they ask for another nir, for torchvision, for drivers.
+test-frameworks: $(VENV)/.installed
+	$(PIP) --editable '.[frameworks]'
+	$(PIP) --no-deps norse sinabs spikingjelly
+	$(BIN)/pytest -n auto --quiet tests/integration/frameworks
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .

@@ -19,7 +19,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "synapse": ("new", "old", "decay_all"),
     "synapse_gain": ("dt/tau", "1-exp", "one"),
     "spike_test": (">", ">="),
-    "reset": ("v_reset", "subtract", "snntorch_subtract"),
+    "reset": ("v_reset", "subtract", "snntorch_subtract", "snntorch_delayed"),
     "initial_v": ("zero", "v_leak"),
     "if_gain": ("r", "r*dt"),
     "feedback": ("source", "target"),
@@ -40,7 +40,8 @@ class Dynamics:
             input decays together with the current (`"decay_all"`).
         synapse_gain: what an input counts for in the current, as `input_gain`, with `w_in` and `tau_syn`.
         spike_test: how the membrane potential is compared with the threshold.
-        reset: what a spike does to the potential. `"snntorch_subtract"` is snnTorch's subtraction in two stages.
+        reset: what a spike does to the potential. `"snntorch_subtract"` is snnTorch's subtraction in two stages,
+            `"snntorch_delayed"` its default: a spike subtracts at the next step.
         multi_spike: whether a step can give several spikes.
         initial_v: where the potential starts.
         if_gain: what an input counts for in `I` and `IF`.

@@ -15,6 +15,7 @@ from torch import nn
 
 from nir_bridge.errors import GraphError
 from nir_bridge.names import escape, split_names
+from nir_bridge.notes import KEY
 
 Path = tuple[str, ...]
 
@@ -237,9 +238,9 @@ def _added(graph: nir.NIRGraph, kind: type[nir.NIRNode], word: str) -> frozenset
     """The Inputs or Outputs that nir's type checks added for nodes that nothing feeds or reads.
 
     They are called `output_<node>`, are joined to that node alone, and it to them alone. They don't count where the
-    graph has others: a probe is no output. Where all are like that, they are the graph's own.
+    graph has others: a probe is no output. Where all are like that, or metadata say so, they are the graph's own.
     """
-    ports = {name for name, node in graph.nodes.items() if isinstance(node, kind)}
+    ports = {name for name, node in graph.nodes.items() if isinstance(node, kind) and KEY not in (node.metadata or {})}
     here, there = (1, 0) if kind is nir.Output else (0, 1)
     neighbours: dict[str, list[str]] = {name: [] for name in ports}
     degree: dict[str, int] = {}
@@ -254,4 +255,5 @@ def _added(graph: nir.NIRGraph, kind: type[nir.NIRNode], word: str) -> frozenset
         and degree[others[0]] == 1
         and re.fullmatch(re.escape(f"{word}_{others[0]}") + r"(_\d+)?", name)
     }
-    return frozenset(added) if added != ports else frozenset()
+    others_are = len(ports) < sum(isinstance(node, kind) for node in graph.nodes.values())
+    return frozenset(added) if added != ports or others_are else frozenset()

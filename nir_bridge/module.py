@@ -11,14 +11,16 @@ from torch import Tensor, nn
 from nir_bridge.calls import admit, batch_of, check_state
 from nir_bridge.drawing import read_network
 from nir_bridge.flattening import Path
-from nir_bridge.plan import Plan
+from nir_bridge.plan import Plan, Port
 from nir_bridge.primitives.delay import Delay
 from nir_bridge.primitives.neuron import Neuron
 from nir_bridge.sequence import COMPILED, Compiled, Recorded, run_series
 from nir_bridge.state import State, nested
-from unflatten.assemble import is_inside_call
+from nir_bridge.written import source_tree
+from unflatten.assemble import call_inside, is_inside_call
 from unflatten.modules import UnflattenedModule
 from unflatten.render import register
+from unflatten.source import Tree
 
 PLAN = "@nir"
 _NOT_COPIED = frozenset({COMPILED, "_compiled_call_impl"})
@@ -55,7 +57,9 @@ class NIRModule(UnflattenedModule):
                 return super().__call__(*args)
             return self._call_impl(*args)  # type: ignore[no-untyped-call]
         if len(args) == 2 and not kwargs and isinstance(args[1], State) and args[1].follows(plan, args[0]):
-            return self._marked(plan, super().__call__(*args), args[0])  # the step after a step: all was looked at
+            result = call_inside(self, *args)  # the step after a step: all was looked at
+            args[1].pass_on(result[1])
+            return result
         inputs, state = admit(plan, args, kwargs)
         if not plan.stateful:
             return super().__call__(*inputs)
@@ -131,6 +135,10 @@ class NIRModule(UnflattenedModule):
         ys, state, recorded = run_series(self, xs, state, time_dim, tuple(record), layerwise)
         return (ys, state, recorded) if record else (ys, state)
 
+    def source_tree(self) -> Tree:
+        """What `unflatten.source.write` writes: one step, for any number of inputs along one batch axis."""
+        return source_tree(self, self.__dict__[PLAN])
+
     def initial_state(self, batch_shape: Sequence[int] = (), like: Tensor | None = None) -> State:
         """The state to start from.
 
@@ -157,6 +165,12 @@ class NIRModule(UnflattenedModule):
         """The edges that carry the value of the step before, by the names of their nodes."""
         plan: Plan = self.__dict__[PLAN]
         return plan.delayed
+
+    @property
+    def input_ports(self) -> tuple[Port, ...]:
+        """What a step takes before the state: names and shapes, in the order of the arguments."""
+        plan: Plan = self.__dict__[PLAN]
+        return plan.ports
 
     @property
     def original_names(self) -> Mapping[str, str]:

@@ -30,17 +30,18 @@ class State(Mapping[str, Any]):
     """
 
     _parts: dict[str, Any]
+    _mark: tuple[object, tuple[int, ...]] | None = None
 
     def __init__(self, /, **parts: Any) -> None:
-        names = sorted(parts)
-        object.__setattr__(self, "_parts", parts if len(names) == 1 else {name: parts[name] for name in names})
+        object.__setattr__(self, "_parts", parts)
 
     def __getattr__(self, name: str) -> Any:
-        parts = self.__dict__.get("_parts", {})
-        try:
+        if name == "_parts":  # a copy that is being made asks for it
+            raise AttributeError(name)
+        parts = self._parts
+        if name in parts:
             return parts[name]
-        except KeyError:
-            raise AttributeError(f"this state has no {name!r}; it has {', '.join(parts)}") from None
+        raise AttributeError(f"this state has no {name!r}; it has {', '.join(self)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a state can't be changed; make another one: state.replace({{{name!r}: value}})")
@@ -53,7 +54,7 @@ class State(Mapping[str, Any]):
         return parts[path] if path in parts else _walk(self, path)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
+        return iter(sorted(self._parts))
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -65,38 +66,34 @@ class State(Mapping[str, Any]):
         return self is other
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{name}={_shown(value)}" for name, value in self._parts.items())
+        parts = ", ".join(f"{name}={_shown(value)}" for name, value in self.items())
         return f"State({parts})"
 
     def __reduce__(self) -> Any:
         return _restore, (self._parts,)
 
-    @staticmethod
-    def of(names: tuple[str, ...], values: tuple[Any, ...]) -> State:
-        """A state of parts whose names are in order."""
-        if torch.compiler.is_compiling():
-            return State(**dict(zip(names, values, strict=True)))
-        made = object.__new__(State)
-        made.__dict__["_parts"] = dict(zip(names, values, strict=True))
-        return made
-
     def take(self, names: tuple[str, ...]) -> tuple[Any, ...]:
         """Parts by name."""
-        parts = self._parts
-        return tuple([parts[name] for name in names])
+        return tuple(map(self._parts.__getitem__, names))
 
     def mark(self, plan: object, x: Tensor) -> None:
         """Notes which network made the state, from an input of which shape."""
-        self.__dict__["_mark"] = (plan, x.shape)
+        object.__setattr__(self, "_mark", (plan, x.shape))
+
+    def pass_on(self, state: State) -> None:
+        """Marks another state as this one is."""
+        object.__setattr__(state, "_mark", self._mark)
 
     def follows(self, plan: object, x: object) -> bool:
         """Whether the same network made this state, from an input of the same shape."""
-        mark = self.__dict__.get("_mark")
+        if torch.compiler.is_dynamo_compiling():
+            return False
+        mark = self._mark
         return mark is not None and mark[0] is plan and isinstance(x, Tensor) and mark[1] == x.shape
 
     def map(self, function: Callable[[Tensor], Tensor]) -> State:
         """The same state with every tensor put through a function."""
-        return State(**{name: _mapped(value, function) for name, value in self._parts.items()})
+        return State(**{name: _mapped(value, function) for name, value in self.items()})
 
     def detach(self) -> State:
         """The state without its history, for truncated backpropagation through time."""
@@ -120,7 +117,7 @@ class State(Mapping[str, Any]):
 
     def tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
         """Every tensor with its path."""
-        for name, value in self._parts.items():
+        for name, value in self.items():
             if isinstance(value, State):
                 yield from value.tensors(f"{prefix}{name}.")
             elif isinstance(value, Tensor):

@@ -7,11 +7,13 @@ not document; the linter checks the imports.
 
 from __future__ import annotations
 
+import importlib
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, BinaryIO
 
 import sympy
 import torch
@@ -21,6 +23,7 @@ from torch._dynamo.source import ConstantSource
 from torch._functorch import predispatch
 from torch._higher_order_ops.effects import has_effects as _has_effects
 from torch._higher_order_ops.effects import with_effects as WITH_EFFECTS
+from torch._library.custom_ops import OPDEFS
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.schema_check_mode import SchemaCheckMode
@@ -111,6 +114,12 @@ def symbolic_expression(value: object) -> Any:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return value.node.expr
     return None
+
+
+def registering_module(name: str) -> str:
+    """The module that made an operator with `torch.library.custom_op`, else an empty string (`OPDEFS`, 2.4)."""
+    definition = OPDEFS.get(name)
+    return str(getattr(definition._init_fn, "__module__", "") or "") if definition is not None else ""
 
 
 def guard_sources(program: ExportedProgram) -> list[str]:
@@ -346,3 +355,44 @@ def structure(value: Any) -> TreeSpec:
 def memory_id(tensor: torch.Tensor) -> int:
     """Equal for tensors over the same memory while it lives, those without data too (`_cdata`, 2.0)."""
     return int(tensor.untyped_storage()._cdata)
+
+
+def load_archive(file: BinaryIO) -> Mapping[str, ExportedProgram]:
+    """The programs of an archive by name.
+
+    `torch.export.load` tries a second format where the first fails, which would load what nobody looked at
+    (`load_pt2`, 2.9).
+    """
+    archives: Any = importlib.import_module("torch.export.pt2_archive._package")
+    log = logging.getLogger("torch._export.serde.serialize")
+    with _set(log, disabled=True):  # the warning about trusted pickles is malformed and prints a traceback (2.13)
+        found: Mapping[str, ExportedProgram] = archives.load_pt2(file).exported_programs
+    return found
+
+
+def load_parts(program: bytes, state: bytes, constants: bytes, inputs: bytes) -> ExportedProgram:
+    """The program of the parts that files had until 2.7 (`torch._export.serde.serialize`, 2.1)."""
+    serialize: Any = importlib.import_module("torch._export.serde.serialize")
+    found: ExportedProgram = serialize.deserialize(serialize.SerializedArtifact(program, state, constants, inputs))
+    return found
+
+
+@contextmanager
+def _set(thing: Any, **values: Any) -> Iterator[None]:
+    before = {name: getattr(thing, name) for name in values}
+    vars(thing).update(values)
+    try:
+        yield
+    finally:
+        vars(thing).update(before)
+
+
+def size_hint(size: Any) -> int | None:
+    """The size that a program was captured with, where a symbolic one tells (`SymNode.hint`, 2.1)."""
+    node = size.node
+    return int(node.hint) if node.has_hint() else None
+
+
+def is_composite(op: OpOverload) -> bool:
+    """Whether an operator only calls others (`CompositeImplicitAutograd`, 1.9)."""
+    return bool(op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd))

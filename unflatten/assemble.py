@@ -17,7 +17,7 @@ from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Ste
 from unflatten.code.nesting import Attr, Item
 from unflatten.collecting import paused_collector
 from unflatten.info import OFFERED
-from unflatten.modules import PLACE, Definition, UnflattenedModule, is_inside_call
+from unflatten.modules import PLACE, Definition, UnflattenedModule, call_inside, is_inside_call
 from unflatten.paths import ModulePath
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Parameter",
     "Step",
     "assemble",
+    "call_inside",
     "define",
     "in_transform",
     "is_inside_call",

@@ -31,6 +31,14 @@ class MissingStateError(ProgramError):
     """A parameter, buffer or constant that the program names has no value."""
 
 
+class ProgramFileError(UnflattenError, ValueError):
+    """A file can't be read as an exported program."""
+
+
+class UntrustedFileError(ProgramFileError):
+    """A file could run code of its writer's as it is loaded or as its program runs; `trust=True` loads it still."""
+
+
 class InputError(UnflattenError, ValueError):
     """The arguments of a call are not ones that the program was captured for."""
 
@@ -85,6 +93,14 @@ class MissingToolError(DrawingError):
 
 class NotDrawableError(UnflattenError, TypeError):
     """Something was given that has no graph to draw."""
+
+
+class SourceError(UnflattenError, ValueError):
+    """A module can't be written as source, or a folder holds none; nothing is written."""
+
+
+class FolderError(SourceError, OSError):
+    """There is something else in the folder, or no written package."""
 
 
 class ViewError(UnflattenError, ValueError):

@@ -142,6 +142,22 @@ def calls_of(holders: Iterable[nn.Module], module: nn.Module) -> tuple[KnownCall
     return ()
 
 
+def all_calls(root: nn.Module) -> dict[nn.Module, tuple[KnownCall, ...]]:
+    """The calls that the program makes of each module of a tree, in linear time.
+
+    Args:
+        root: what `unflatten` returned.
+    """
+    found: dict[nn.Module, tuple[KnownCall, ...]] = {}
+    for holder in root.modules():
+        place: Place | None = holder.__dict__.get(PLACE)
+        if place is not None:
+            found[holder] = place.calls
+            inner = ((_inside(holder, path), calls) for path, calls in place.genuine.items())
+            found.update((module, calls) for module, calls in inner if module is not None)
+    return found
+
+
 def _inside(holder: nn.Module, path: str) -> nn.Module | None:
     found: nn.Module | None = holder
     for name in path.split("."):

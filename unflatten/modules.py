@@ -104,6 +104,11 @@ def _enter(module: UnflattenedModule, args: tuple[Any, ...], kwargs: dict[str, A
         args, kwargs = place.admit(args, kwargs)
     if torch.compiler.is_compiling():  # tracers would take the flag for an effect of the model
         return nn.Module.__call__(module, *args, **kwargs)
+    return call_inside(module, *args, **kwargs)
+
+
+def call_inside(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+    """A call whose arguments were looked at, so that calls in it need no checks. Not for compilers."""
     outer = _local.inside
     _local.inside = True
     try:

@@ -1,7 +1,8 @@
-"""How notebooks show modules and views: set from above, since drawing needs all that is here."""
+"""How notebooks show modules and views: by what stands above, since drawing needs all that is here."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,5 +18,7 @@ def show_with(kind: str, shower: Shower) -> None:
 
 def shown(kind: str, obj: object) -> str | None:
     """Text of one kind for a notebook, None where there is none."""
+    if not _showers:  # a notebook asks for the first time
+        importlib.import_module("unflatten.render.in_notebooks").install()
     shower = _showers.get(kind)
     return None if shower is None else shower(obj)

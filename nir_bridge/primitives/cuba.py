@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nir_bridge.primitives.events import current_and_fire, synapse
 from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
-from nir_bridge.primitives.steps import decay_of, gain_of, offset_of, scaled, shifted
+from nir_bridge.primitives.steps import decay_of, gain_of, offset_of, unless_one
 
 
 class CubaLI(Neuron):
@@ -27,40 +27,39 @@ class CubaLI(Neuron):
     def computed(self, known: bool) -> Coefficients:
         """Decay and gain of the current, decay and gain of the potential, and what the leak adds."""
         rules = self.dynamics
+        decay_i = decay_of(self.tau_syn, rules)
+        gain_i = gain_of(rules.synapse_gain, self.tau_syn, self.w_in, rules.dt)
         decay = decay_of(self.tau_mem, rules)
-        return (
-            decay_of(self.tau_syn, rules),
-            gain_of(rules.synapse_gain, self.tau_syn, self.w_in, rules.dt),
-            decay,
-            gain_of(rules.input_gain, self.tau_mem, self.r, rules.dt),
-            offset_of(decay, self.v_leak, known),
-        )
+        gain = gain_of(rules.input_gain, self.tau_mem, self.r, rules.dt)
+        offset = offset_of(decay, self.v_leak, known)
+        return decay_i, unless_one(gain_i, known), decay, unless_one(gain, known), offset
 
     def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
         """What is added to the current; for events, where the current is going."""
         if self.dynamics.integration == "event":
             return self.w_in * x
-        return scaled(x, coefficients[1])
+        gain: Tensor | None = coefficients[1]
+        return x if gain is None else gain * x
 
-    def currents(self, drive: Tensor, i: Tensor, coefficients: Coefficients) -> tuple[Tensor, Tensor]:
-        """The new current, and the one that drives the potential."""
-        decay: Tensor = coefficients[0]
-        new = decay * (i + drive) if self.dynamics.synapse == "decay_all" else decay * i + drive
-        return new, i if self.dynamics.synapse == "old" else new
-
-    def potential(self, current: Tensor, v: Tensor, coefficients: Coefficients) -> Tensor:
-        """The new potential, before any spike."""
-        decay: Tensor = coefficients[2]
-        return decay * v + shifted(scaled(current, coefficients[3]), coefficients[4])
+    def charged(self, drive: Tensor, i: Tensor, v: Tensor, coefficients: Coefficients) -> tuple[Tensor, Tensor]:
+        """The new current, and the new potential before any spike."""
+        decay_i, _, decay, gain, offset = coefficients[:5]
+        rule = self.dynamics.synapse
+        new = decay_i * (i + drive) if rule == "decay_all" else decay_i * i + drive
+        current = i if rule == "old" else new
+        if gain is not None:
+            current = gain * current
+        if offset is not None:
+            current = current + offset
+        return new, decay * v + current
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
         """One step."""
         i, v = values
         if self.dynamics.integration == "event":
             i, v = synapse(i, v, drive, self.event_constants(), self.dynamics.dt)
-            return v, (i, v)
-        i, current = self.currents(drive, i, coefficients)
-        v = self.potential(current, v, coefficients)
+        else:
+            i, v = self.charged(drive, i, v, coefficients)
         return v, (i, v)
 
     def event_constants(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -78,19 +77,17 @@ class CubaLIF(CubaLI):
 
     def computed(self, known: bool) -> Coefficients:
         """The coefficients of a leaky integrator, threshold and reset."""
-        return (*super().computed(known), (self.v_threshold, self.v_reset))
+        return (*super().computed(known), self.v_threshold, self.v_reset)
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
         """One step."""
-        i, before, queue, levels = values[0], values[1], values[2:], coefficients[5]
+        i, before, queue = values[0], values[1], values[2:]
+        threshold, v_reset = coefficients[5:]
         if self.dynamics.integration == "event":
-            y, i, v = current_and_fire((i, before), drive, self.event_constants(), levels, (self.dynamics, self.slope))
-            y, queue = self.lagged(y, queue)
-            return y, (i, v, *queue)
-        i, current = self.currents(drive, i, coefficients)
-        v = self.potential(current, before, coefficients)
-        if self.dynamics.reset == "snntorch_subtract":
-            y, after = self.fire_in_two_stages(before, v, levels[0], queue)
+            levels, rules = (threshold, v_reset), (self.dynamics, self.slope)
+            y, i, v = current_and_fire((i, before), drive, self.event_constants(), levels, rules)
+            y, after = self.lagged(y, v, queue)
         else:
-            y, after = self.fire(v, levels, queue)
+            i, v = self.charged(drive, i, before, coefficients)
+            y, after = self.fire(before, v, threshold, v_reset, queue)
         return y, (i, *after)

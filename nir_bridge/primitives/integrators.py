@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nir_bridge.primitives.events import integrate_and_fire
 from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
+from nir_bridge.primitives.steps import unless_one
 
 
 class I(Neuron):  # noqa: E742
@@ -18,14 +19,15 @@ class I(Neuron):  # noqa: E742
 
     r: Tensor
 
-    def computed(self, known: bool) -> Coefficients:  # noqa: ARG002
+    def computed(self, known: bool) -> Coefficients:
         """What an input counts for."""
-        return (self.r if self.dynamics.if_gain == "r" else self.dynamics.dt * self.r,)
+        gain = self.r if self.dynamics.if_gain == "r" else self.dynamics.dt * self.r
+        return (unless_one(gain, known),)
 
     def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
         """What is added."""
-        drive: Tensor = coefficients[0] * x
-        return drive
+        gain: Tensor | None = coefficients[0]
+        return x if gain is None else gain * x
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:  # noqa: ARG002
         """One step."""
@@ -47,18 +49,16 @@ class IF(I):
 
     def computed(self, known: bool) -> Coefficients:
         """What an input counts for, threshold and reset."""
-        return (*super().computed(known), (self.v_threshold, self.v_reset))
+        return (*super().computed(known), self.v_threshold, self.v_reset)
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
         """One step."""
-        v, queue, levels = values[0], values[1:], coefficients[1]
+        v, queue = values[0], values[1:]
+        _, threshold, v_reset = coefficients
         if self.dynamics.integration == "event":
-            y, v = integrate_and_fire(v, drive, levels, self.dynamics, self.slope)
-            y, later = self.lagged(y, queue)
-            return y, (v, *later)
-        if self.dynamics.reset == "snntorch_subtract":
-            return self.fire_in_two_stages(v, v + drive, levels[0], queue)
-        return self.fire(v + drive, levels, queue)
+            y, v = integrate_and_fire(v, drive, (threshold, v_reset), self.dynamics, self.slope)
+            return self.lagged(y, v, queue)
+        return self.fire(v, v + drive, threshold, v_reset, queue)
 
     def rest(self) -> Tensor | None:
         """What a reset leaves."""

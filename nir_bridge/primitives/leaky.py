@@ -6,7 +6,7 @@ from torch import Tensor
 
 from nir_bridge.primitives.events import leak, leak_and_fire
 from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
-from nir_bridge.primitives.steps import decay_of, gain_of, offset_of, scaled, shifted
+from nir_bridge.primitives.steps import decay_of, fire, gain_of, offset_of, unless_one
 
 
 class LI(Neuron):
@@ -22,13 +22,15 @@ class LI(Neuron):
         """The decay, the gain, and what the leak adds."""
         decay = decay_of(self.tau, self.dynamics)
         gain = gain_of(self.dynamics.input_gain, self.tau, self.r, self.dynamics.dt)
-        return decay, gain, offset_of(decay, self.v_leak, known)
+        return decay, unless_one(gain, known), offset_of(decay, self.v_leak, known)
 
     def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
         """What is added to the decayed potential; for events, where the potential is going."""
         if self.dynamics.integration == "event":
             return self.v_leak + self.r * x
-        return shifted(scaled(x, coefficients[1]), coefficients[2])
+        _, gain, offset = coefficients[:3]
+        drive = x if gain is None else gain * x
+        return drive if offset is None else drive + offset
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
         """One step."""
@@ -49,18 +51,18 @@ class LIF(LI):
 
     def computed(self, known: bool) -> Coefficients:
         """The coefficients of a leaky integrator, threshold and reset."""
-        return (*super().computed(known), (self.v_threshold, self.v_reset))
+        return (*super().computed(known), self.v_threshold, self.v_reset)
 
     def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
         """One step."""
-        before, queue, levels = values[0], values[1:], coefficients[3]
-        dynamics = self.dynamics
-        if dynamics.integration == "event":
-            y, v = leak_and_fire(before, drive, (self.tau, *levels), dynamics, self.slope)
-            y, queue = self.lagged(y, queue)
-            return y, (v, *queue)
-        v = coefficients[0] * before + drive
-        if dynamics.reset == "snntorch_subtract":
-            return self.fire_in_two_stages(before, v, levels[0], queue)
-        late = bool(queue) and dynamics.reset == "subtract"  # spyx: the reset comes with the spike, after the decay
-        return self.fire(v - queue[-1] * levels[0] if late else v, levels, queue, late)
+        before, queue = values[0], values[1:]
+        decay, _, _, threshold, v_reset = coefficients
+        if self.dynamics.integration == "event":
+            constants = self.tau, threshold, v_reset
+            y, v = leak_and_fire(before, drive, constants, self.dynamics, self.slope)
+            return self.lagged(y, v, queue)
+        v = decay * before + drive
+        if queue and self.reset == "subtract":  # spyx: the reset comes with the spike, after the decay
+            v = v - queue[-1] * threshold
+            return self.lagged(fire(v, threshold, self.test, self.slope)[0], v, queue)
+        return self.fire(before, v, threshold, v_reset, queue)

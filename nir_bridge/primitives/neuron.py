@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,16 @@ from torch import Tensor, nn
 from nir_bridge.errors import ShapeError
 from nir_bridge.fields import Fields, Shape, Target, hold_constants
 from nir_bridge.primitives.base import fits, mismatch
-from nir_bridge.primitives.steps import fire
+from nir_bridge.primitives.steps import fire, test_of
 from nir_bridge.state import State
 from unflatten.assemble import in_transform
 
 Values = tuple[Tensor, ...]
 Coefficients = tuple[Any, ...]
-Levels = tuple[Tensor, Tensor]
 CACHE = "@coefficients"
+_TWO_STAGES = frozenset({"snntorch_subtract", "snntorch_delayed"})
+_LEVELS = frozenset({"v_threshold", "v_reset"})
+_version = attrgetter("_version")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,33 +32,36 @@ class Cache:
     """Coefficients, and the constants that they are for.
 
     Attributes:
-        sources: each constant with its name, its version and where its memory is.
+        sources: the constants.
+        watched: those that something is computed of; a step takes the others as they are.
+        versions: how often each of them had been written to.
         coefficients: what was computed of them.
     """
 
-    sources: tuple[tuple[str, Tensor, int, int], ...]
+    sources: Values
+    watched: Values
+    versions: tuple[int, ...]
     coefficients: Coefficients
 
     @staticmethod
     def of(module: Neuron) -> Cache | None:
         """The coefficients of a neuron; None where they can't outlive this call, or gradients go through them."""
-        held = list(module._buffers.items())
+        held = [tensor for tensor in module._buffers.values() if tensor is not None]
         if len(held) != len(module.constants) or in_transform():
             return None
-        sources = []
-        for name, tensor in held:
+        for tensor in held:
             if type(tensor) is not Tensor or tensor.requires_grad or tensor.is_inference() or tensor.is_meta:
                 return None
-            sources.append((name, tensor, tensor._version, tensor.data_ptr()))
         with torch.inference_mode(False):  # tensors made in inference mode could not be used outside of it
-            return Cache(tuple(sources), module.computed(known=True))
+            coefficients = module.computed(known=True)
+        watched = tuple(
+            tensor for name, tensor in module._buffers.items() if tensor is not None and name not in _LEVELS
+        )
+        return Cache(tuple(held), watched, tuple(map(_version, watched)), coefficients)
 
     def is_valid(self, held: Mapping[str, Tensor | None]) -> bool:
-        """Whether the constants are still the same."""
-        for name, tensor, version, place in self.sources:
-            if held.get(name) is not tensor or tensor._version != version or tensor.data_ptr() != place:
-                return False
-        return True
+        """Whether the constants are still the same; asked at every step, so the loops are Python's own."""
+        return all(map(is_, self.sources, held.values())) and tuple(map(_version, self.watched)) == self.versions
 
 
 class Neuron(nn.Module):
@@ -77,6 +83,8 @@ class Neuron(nn.Module):
         hold_constants(self, arrays, target)
         self.shape = shape
         self.dynamics = target.dynamics
+        self.reset = self.dynamics.reset
+        self.test = test_of(self.dynamics)
         self.slope = target.slope
         lag = self.dynamics.output_lag if self.spiking else 0
         self.parts = self.own + tuple("z" if step == 0 else f"z{step + 1}" for step in range(lag))
@@ -91,10 +99,10 @@ class Neuron(nn.Module):
         Returns:
             The output and the new state.
         """
-        values = self.start(_broadcast(x.shape, self.shape)) if state is None else self.values(state)
         coefficients = self.coefficients()
+        values = self.start(_broadcast(x.shape, self.shape)) if state is None else state.take(self.parts)
         y, values = self.advance(self.drive(x, coefficients), values, coefficients)
-        return y, self.state(values)
+        return y, State(**dict(zip(self.parts, values, strict=True)))
 
     def series(self, xs: Tensor, values: Values, keep: Sequence[str] = ()) -> tuple[Tensor, Values, dict[str, Tensor]]:
         """All steps of a series, time first.
@@ -120,7 +128,7 @@ class Neuron(nn.Module):
         Changes that torch does not count are not seen: those through `.data` or numpy. Assign or write to the
         buffer itself.
         """
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_dynamo_compiling():
             return self.computed(known=False)
         cache: Cache | None = self.__dict__.get(CACHE)
         if cache is None or not cache.is_valid(self._buffers):
@@ -150,44 +158,35 @@ class Neuron(nn.Module):
         """One step."""
         raise NotImplementedError
 
-    def lagged(self, spikes: Tensor, queue: Values) -> tuple[Tensor, Values]:
-        """What comes out now, and what is still to come."""
-        return (queue[0], (*queue[1:], spikes)) if queue else (spikes, ())
-
-    def fire(self, v: Tensor, levels: Levels, queue: Values, late: bool = False) -> tuple[Tensor, Values]:
-        """Spikes, resets, and holds spikes back where they come out later.
-
-        Args:
-            v: the potential.
-            levels: threshold and reset.
-            queue: the spikes that were held back.
-            late: whether the reset is left to the next step.
-        """
-        threshold, v_reset = levels
-        spikes, where = fire(v, threshold, self.dynamics, self.slope)
-        if late:
-            after = v
-        elif self.dynamics.reset == "v_reset":
-            after = torch.where(where, v_reset, v)
-        else:
-            after = v - spikes * threshold
-        y, queue = self.lagged(spikes, queue)
-        return y, (after, *queue)
-
-    def fire_in_two_stages(self, before: Tensor, v: Tensor, threshold: Tensor, queue: Values) -> tuple[Tensor, Values]:
-        """What snnTorch does where it subtracts: last step's reset first, then the difference to this one's.
+    def fire(
+        self, before: Tensor, v: Tensor, threshold: Tensor, v_reset: Tensor, queue: Values
+    ) -> tuple[Tensor, Values]:
+        """Spikes and resets.
 
         Args:
             before: the potential that the step began with.
             v: the potential without resets.
             threshold: what potentials are compared with.
+            v_reset: what spikes reset to, where they don't subtract.
             queue: the spikes that were held back.
         """
-        last = (before > threshold).to(v.dtype)
-        v = v - last * threshold
-        spikes, _ = fire(v, threshold, self.dynamics, self.slope)
-        y, queue = self.lagged(spikes, queue)
-        return y, (v - (spikes - last) * threshold, *queue)
+        if self.reset in _TWO_STAGES:  # last step's reset first, then the difference to this one's
+            last = (before > threshold).type_as(v)
+            v = v - last * threshold
+            spikes, _ = fire(v, threshold, self.test, self.slope)
+            if self.reset == "snntorch_subtract":
+                v = v - (spikes - last) * threshold
+        else:
+            spikes, found = fire(v, threshold, self.test, self.slope)
+            if self.reset == "subtract":
+                v = v - spikes * threshold
+            else:
+                v = torch.where(found if found.dtype is torch.bool else found > 0, v_reset, v)
+        return self.lagged(spikes, v, queue) if queue else (spikes, (v,))
+
+    def lagged(self, spikes: Tensor, v: Tensor, queue: Values) -> tuple[Tensor, Values]:
+        """What comes out now, and what the next step starts from: the spikes still to come are a part of it."""
+        return (queue[0], (v, *queue[1:], spikes)) if queue else (spikes, (v,))
 
     def initial_state(self, batch_shape: Sequence[int] = (), _like: Tensor | None = None) -> State:
         """The state to start from."""
@@ -212,7 +211,7 @@ class Neuron(nn.Module):
 
     def state(self, values: Values) -> State:
         """The tensors of a state as one."""
-        return State.of(self.parts, values)
+        return State(**dict(zip(self.parts, values, strict=True)))
 
     def values(self, state: State) -> Values:
         """The tensors of a state."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nir_bridge.fields import Fields, Shape, Target, hold_constants
 from nir_bridge.primitives.base import Primitive, elementwise, field_shape
-from nir_bridge.primitives.steps import fire
+from nir_bridge.primitives.steps import fire, test_of
 
 
 class Threshold(nn.Module):
@@ -19,12 +19,13 @@ class Threshold(nn.Module):
     def __init__(self, fields: Fields, target: Target) -> None:
         super().__init__()
         hold_constants(self, {"threshold": fields.finite("threshold")}, target)
-        self.dynamics = replace(target.dynamics, multi_spike=False)
+        self.dynamics = target.dynamics
+        self.test = test_of(replace(target.dynamics, multi_spike=False))
         self.slope = target.slope
 
     def forward(self, x: Tensor) -> Tensor:
         """The spikes."""
-        return fire(x, self.threshold, self.dynamics, self.slope)[0]
+        return fire(x, self.threshold, self.test, self.slope)[0]
 
     def extra_repr(self) -> str:
         """The shape of the thresholds."""

@@ -113,7 +113,7 @@ def series(name: str, graph: nir.NIRGraph, xs: torch.Tensor, peer: Any, **option
 
 def main() -> None:
     """Prints the figures."""
-    import nirtorch  # type: ignore[import-not-found] # not among the project's dependencies
+    import nirtorch  # type: ignore[import-not-found,import-untyped,unused-ignore] # not among the project's dependencies
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

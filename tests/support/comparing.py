@@ -36,6 +36,8 @@ def _leaf_difference(want: Any, have: Any) -> str:
     if isinstance(want, torch.Tensor) and isinstance(have, torch.Tensor):
         if (want.dtype, want.shape) != (have.dtype, have.shape):
             return f"is {have.dtype}{tuple(have.shape)}, expected {want.dtype}{tuple(want.shape)}"
+        if want.dtype.is_floating_point and want.dtype.itemsize == 1:
+            want, have = want.view(torch.uint8), have.view(torch.uint8)
         return "" if torch.equal(want.nan_to_num(7.5), have.nan_to_num(7.5)) else f"is {have}, expected {want}"
     if isinstance(want, float) and isinstance(have, float) and math.isnan(want) and math.isnan(have):
         return ""

@@ -26,6 +26,7 @@ PUBLIC = {
     "info",
     "record",
     "restore",
+    "source",
     "swap",
     "swap_node",
     "unflatten",

@@ -109,3 +109,13 @@ def test_a_record_changes_no_capture() -> None:
         recorded = torch.export.export(model, args)
     assert stacks(plain) == stacks(recorded)
     assert not model._forward_hooks
+
+
+def test_operators_before_decomposition_count_as_what_they_do() -> None:
+    size = torch.export.Dim("size", min=2)
+    model = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    program = torch.export.export(model, (torch.ones(3, 5, 8),), dynamic_shapes=({0: size},))
+    with FlopCounterMode(display=False) as counter:
+        program.module()(torch.ones(3, 5, 8))
+    assert GraphView(program).root.cost().flops == counter.get_total_flops() > 0
+    assert GraphView(program.run_decompositions()).root.cost().flops == counter.get_total_flops()

@@ -16,14 +16,13 @@ from typing import Any
 
 import torch
 
+from unflatten.code.blocks import mode_text
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
 from unflatten.code.nesting import Access, Item, Leaf, Made, Rebuilt, reached
 from unflatten.code.spelling import ATOM, Text, spell
 from unflatten.code.uses import last_uses, locals_of, use_counts
-from unflatten.flat.values import Mode, Modes, SubGraph
+from unflatten.flat.values import Modes, SubGraph
 
-_WIDTH = 96
-_LIMIT = _WIDTH - 20
 _DEPTH = 8
 """How many expressions wait at most for the one that uses them."""
 HELPERS = frozenset({"torch", "F", "pick", "guess", "root", "moved", "rebuild", "leaves", "make"})
@@ -49,7 +48,7 @@ class Code:
 
 def write_function(body: Body, name: str = "forward") -> Code:
     """The Python function of a body. Deterministic: equal bodies give equal source."""
-    writer = _Writer(body)
+    writer = Writer(body)
     lines = writer.lines()
     shown = (f"{parameter.name}=None" if parameter.optional else parameter.name for parameter in body.parameters)
     parameters = ", ".join(["self", *shown])
@@ -74,7 +73,15 @@ class _Pending:
         return self.text.level < ATOM
 
 
-class _Writer:
+class Writer:
+    """Writes the statements of a body.
+
+    Attributes:
+        width: how long a line may be.
+    """
+
+    width = 96
+
     def __init__(self, body: Body) -> None:
         self.body = body
         self.objects: dict[str, Any] = {}
@@ -92,6 +99,11 @@ class _Writer:
         self.operands: tuple[int, ...] = ()
         self.at = 0
 
+    @property
+    def limit(self) -> int:
+        """How long an expression may be that has others in it."""
+        return self.width - 20
+
     def helper(self, name: str) -> str:
         """The name of a helper, another one where a parameter has it."""
         if name not in self.parameter_names:
@@ -101,6 +113,7 @@ class _Writer:
         return self.hidden[name]
 
     def lines(self) -> list[str]:
+        """The statements."""
         for parameter in self.body.parameters:
             self.holder[parameter.name] = -1
         for parameter in self.body.parameters:
@@ -111,17 +124,24 @@ class _Writer:
                     self.holder[parameter.name] = local
         for at, step in enumerate(self.body.steps):
             self.at = at
-            if isinstance(step, Apply):
-                self.apply(step)
-            else:
-                self.invoke(step)
+            self.step(step)
         self.at = len(self.body.steps)
-        result = self.body.result
+        self.give(self.body.result)
+        return self.with_blocks() or ["pass"]
+
+    def step(self, step: Apply | Invoke) -> None:
+        """Writes an operator or a call."""
+        if isinstance(step, Apply):
+            self.apply(step)
+        else:
+            self.invoke(step)
+
+    def give(self, result: Any) -> None:
+        """Writes what is returned."""
         if result is not None:
             text = self.expression_of((result,), (), lambda: self.show(result), final=True)
             plain = isinstance(result, tuple) and len(result) > 1
             self.statement((), f"return {text.text[1:-1] if plain else text.text}")
-        return self.with_blocks() or ["pass"]
 
     def with_blocks(self) -> list[str]:
         """The statements, those under modes in `with` blocks."""
@@ -129,12 +149,13 @@ class _Writer:
         current: Modes = ()
         for modes, line in self.out:
             if modes != current and modes:
-                lines.append(f"with {', '.join(_mode_text(mode, self.helper('torch')) for mode in modes)}:")
+                lines.append(f"with {', '.join(mode_text(mode, self.helper('torch')) for mode in modes)}:")
             current = modes
             lines.append(f"    {line}" if modes else line)
         return lines
 
     def apply(self, step: Apply) -> None:
+        """Writes an operator."""
         text = self.expression_of(
             (step.args, step.kwargs),
             step.modes,
@@ -144,6 +165,7 @@ class _Writer:
         self.finish(step.out, text, step.modes, named=False)
 
     def invoke(self, step: Invoke) -> None:
+        """Writes a call."""
         waits = len(step.outs) == 1 and not step.flat and self.uses.get(step.outs[0][0])
         text = self.expression_of((step.args, step.kwargs), step.modes, lambda: self.call_text(step), not waits)
         if not step.outs:
@@ -162,11 +184,13 @@ class _Writer:
             self.holder.pop(whole, None)
 
     def unpack(self, step: Invoke, text: Text) -> None:
+        """Writes a call whose results get a variable each."""
         places = {access[0].key: local for local, access in step.outs if isinstance(access[0], Item)}
         targets = [self.name(places[at], ()) if at in places else "_" for at in range(step.flat)]
         self.statement(step.modes, f"{', '.join(targets)} = {text.text}")
 
     def call_text(self, step: Invoke) -> Text:
+        """A call as an expression."""
         module = self.held(step.module)
         if step.pick is not None:
             module = f"{self.helper('guess' if step.guessed else 'pick')}({module}, {step.pick})"
@@ -187,7 +211,7 @@ class _Writer:
             self.inlined = {pending.local: pending.text for pending in chosen}
             text: Text = write()
             self.inlined = {}
-            if not chosen or len(text.text) <= _LIMIT:
+            if not chosen or len(text.text) <= self.limit:
                 break
             keep -= self._excess(chosen, len(text.text))
             self.flush(len(self.pending) - keep)
@@ -196,11 +220,10 @@ class _Writer:
         del self.pending[len(self.pending) - keep :]
         return text
 
-    @staticmethod
-    def _excess(chosen: Sequence[_Pending], length: int) -> int:
+    def _excess(self, chosen: Sequence[_Pending], length: int) -> int:
         """How many of the pending expressions inside one have to go for it to be short enough."""
         count = 0
-        while count < len(chosen) and (count == 0 or length > _LIMIT):
+        while count < len(chosen) and (count == 0 or length > self.limit):
             length -= len(chosen[count].text.text)
             count += 1
         return count
@@ -217,6 +240,7 @@ class _Writer:
         return size
 
     def flush(self, count: int) -> None:
+        """Writes down the first pending expressions."""
         for _ in range(count):
             pending = self.pending.pop(0)
             dying = [local for local in pending.operands if self.is_dying(local, pending.at, pending.arithmetic)]
@@ -232,7 +256,7 @@ class _Writer:
             return
         pending = _Pending(local, text, modes, self.operands, self.at, named)
         self.pending.append(pending)
-        if count > 1 or len(text.text) > _WIDTH - 30:
+        if count > 1 or len(text.text) > self.width - 30:
             self.flush(len(self.pending))
         elif len(self.pending) > _DEPTH:
             self.flush(1)
@@ -244,9 +268,11 @@ class _Writer:
         )
 
     def assign(self, local: int, text: Text, modes: Modes, dying: Iterable[int]) -> None:
+        """Writes down the value of a local."""
         self.statement(modes, f"{self.name(local, dying)} = {text.text}")
 
     def statement(self, modes: Modes, line: str) -> None:
+        """Adds a line."""
         self.out.append((modes, line))
 
     def name(self, local: int, dying: Iterable[int]) -> str:
@@ -262,6 +288,7 @@ class _Writer:
         return name
 
     def fresh(self, base: str) -> str:
+        """A name for a variable that no other has."""
         if not base.isidentifier() or keyword.iskeyword(base) or base in _TAKEN:
             base = f"{base}_" if f"{base}_".isidentifier() else "value"
         name, count = base, 1
@@ -271,6 +298,7 @@ class _Writer:
         return name
 
     def is_taken(self, name: str) -> bool:
+        """Whether a name still means something else."""
         if name in self.objects or name in _TAKEN:
             return True
         holder = self.holder.get(name)
@@ -306,6 +334,7 @@ class _Writer:
         return Text(f"{self.helper('make')}({', '.join([kind, self.arguments((), value.fields)])})")
 
     def constant(self, value: Any) -> Text:
+        """A constant as Python."""
         if isinstance(value, bool | str | bytes | None) or type(value) is int:
             return Text(repr(value))
         if isinstance(value, float):
@@ -335,6 +364,7 @@ class _Writer:
         return self.object_names[key]
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """What is between the parentheses of a call."""
         shown = [self.show(value).text for value in args]
         plain = {key: value for key, value in kwargs.items() if key.isidentifier() and not keyword.iskeyword(key)}
         shown += [f"{key}={self.show(value).text}" for key, value in plain.items()]
@@ -342,12 +372,14 @@ class _Writer:
         return ", ".join([*shown, f"**{self.show(rest).text}"] if rest else shown)
 
     def held(self, held: Held) -> str:
+        """A module or state entry as Python."""
         text = f"{self.helper('root')}(self)" if held.from_root else "self"
         for step in held.steps:
             text = self.stepped(text, step)
         return text
 
     def stepped(self, text: str, step: Step) -> str:
+        """One step along a path."""
         if step.how == "attr":
             return f"{text}.{step.name}"
         if step.how == "item":
@@ -359,17 +391,7 @@ class _Writer:
         return f"{text}.{step.how}[{step.name!r}]"
 
     def accessed(self, text: str, access: Access) -> str:
+        """A leaf of a nested value."""
         if not any(isinstance(step, Leaf) for step in access):
             return reached(text, access, "")
         return reached(text, access, self.helper("leaves"))
-
-
-def _mode_text(mode: Mode, torch_name: str) -> str:
-    if mode.kind == "grad":
-        return f"{torch_name}.{'enable' if mode.value else 'no'}_grad()"
-    dtype, enabled, cache = mode.value
-    parts = [repr(mode.kind.removeprefix("autocast "))]
-    parts += [f"dtype={torch_name}.{str(dtype).removeprefix('torch.')}"] if dtype is not None else []
-    parts += [] if enabled else ["enabled=False"]
-    parts += [f"cache_enabled={cache}"] if cache is not None else []
-    return f"{torch_name}.autocast({', '.join(parts)})"

@@ -97,7 +97,7 @@ def _keys(spec: TreeSpec) -> Sequence[Any] | None:
     if not isinstance(spec.type, type):  # pytree knows named tuples by the function that makes their classes
         return range(spec.num_children)
     context = spec.context
-    by_key = issubclass(spec.type, dict) and isinstance(context, list) and len(context) == spec.num_children
+    by_key = issubclass(spec.type, Mapping) and isinstance(context, list) and len(context) == spec.num_children
     return context if by_key and all(isinstance(key, str) for key in context) else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -65,4 +66,5 @@ class Namer:
 
 
 def _is_plain(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name)
+    """Whether a name can be written behind a dot; Python takes some letters of Unicode for others there."""
+    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from unflatten import _torch
 from unflatten.flat.operators import facts_of
 from unflatten.paths import ModulePath
 from unflatten.view.index import WORK, Index
@@ -47,12 +48,13 @@ def node_costs(index: Index) -> dict[fx.Node, Cost]:
         if index.owners[node].phase is not Phase.FORWARD and node.op != "output":
             saved.update(base[other] for other in node.all_input_nodes)
     found = {}
+    known: dict[str, int] = {}
     for node in index.nodes:
         owner = index.owners[node]
         if owner.kind in WORK:
             forward = owner.phase is Phase.FORWARD
             held = _bytes(node) if forward and base[node] is node else 0
-            flops = _flops(node)
+            flops = _flops(node, known)
             cost = Cost(flops if forward else 0, 0 if forward else flops, 0, held, held if node in saved else 0)
         else:
             cost = Cost(parameter_bytes=_bytes(node) if owner.kind in (Kind.PARAMETER, Kind.BUFFER) else 0)
@@ -88,12 +90,52 @@ def _bytes(node: fx.Node) -> int:
     return 0 if getattr(node.target, "__name__", "") == "getitem" else size
 
 
-def _flops(node: fx.Node) -> int:
-    count = flop_registry.get(getattr(node.target, "overloadpacket", None))
-    if count is None:
+def _flops(node: fx.Node, known: dict[str, int]) -> int:
+    target: Any = node.target
+    count = flop_registry.get(getattr(target, "overloadpacket", None))
+    if count is None and not _is_composite(target):
         return 0
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda other: other.meta.get("val"))
-    return int(count(*args, **kwargs, out_val=node.meta.get("val")))
+    if count is not None:
+        return int(count(*args, **kwargs, out_val=node.meta.get("val")))
+    key = f"{target} {_torch.map_leaves((args, kwargs), _described)}"
+    if key not in known:
+        known[key] = _counted(target, args, kwargs)
+    return known[key]
+
+
+def _is_composite(target: Any) -> bool:
+    """Whether an operator is made of others, as those are before decomposition: `aten.linear`."""
+    return isinstance(target, _torch.OpOverload) and _torch.is_composite(target)
+
+
+def _counted(target: Any, args: Any, kwargs: Any) -> int:
+    """What the operators are worth that a composite one calls, on tensors without data."""
+    given = _torch.map_leaves((args, kwargs), _without_data)
+    try:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            target(*given[0], **given[1])
+    except (RuntimeError, NotImplementedError, TypeError, ValueError):
+        return 0  # it wants data, and those that do are no arithmetic
+    return int(counter.get_total_flops())
+
+
+def _without_data(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.empty([_plain(size) for size in value.shape], dtype=value.dtype, device="meta")
+    if isinstance(value, torch.device):
+        return torch.device("meta")
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """A size as a number: the one of the capture where it is free."""
+    hint = _torch.size_hint(value) if isinstance(value, torch.SymInt) else value
+    return 2 if hint is None and isinstance(value, torch.SymInt) else hint
+
+
+def _described(value: Any) -> str:
+    return f"{value.dtype}{tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
 
 
 @dataclass(frozen=True, slots=True)
