@@ -249,9 +249,9 @@ class _Writer:
 
 
 def output_name(sources: Sources, group: Path, node: int) -> str:
-    """What an output of a group is called: an Output by its name in the graph, others by their path."""
+    """What an output of a group is called: an Output of its own by its name in the graph, others by their path."""
     unit = sources.units[node]
-    return sources.names[node] if not unit.has_module else ".".join(unit.path[len(group) :])
+    return sources.names[node] if not unit.has_module and unit.path[:-1] == group else ".".join(unit.path[len(group) :])
 
 
 def plain(name: str) -> str:

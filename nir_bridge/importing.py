@@ -213,7 +213,8 @@ class _Builder:
         return self.units[unit].stateful if isinstance(unit, int) else unit in self.stateful
 
     def _port_name(self, node: int, path: Path) -> str:
-        return self.names[node] if self.units[node].is_input else ".".join(self.units[node].path[len(path) :])
+        unit = self.units[node]
+        return self.names[node] if unit.is_input and unit.path[:-1] == path else ".".join(unit.path[len(path) :])
 
     def _input_shape(self, node: int) -> Any:
         return self.made.takes.get(node)

@@ -39,7 +39,42 @@ def to_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
     batch_dims: int = 1,
     flatten: bool = False,
 ) -> nir.NIRGraph:
-    """A torch module as a NIR graph."""
+    """A torch module as a NIR graph that means the same, with its hierarchy and names.
+
+    A copy of the model runs once, under `torch.no_grad`; the model itself is left as it is. Modules with a meaning in
+    NIR become nodes, other modules graphs of what they call. Arrays are copies, whatever the device and type of the
+    parameters. A network that `from_nir` made comes back as the graph that it was.
+
+    Args:
+        model: the model, a single step of it, or one that loops over time in the same way at every step.
+        module_map: from classes of modules to functions from a module to its node; None, or a function that gives
+            None, leaves such modules out. Wins over what is known by default; subclasses count.
+        args: an example of the positional arguments. Needed where layers don't tell the shapes of the inputs.
+        kwargs: an example of the keyword arguments.
+        dt: the length of a step in seconds, for neurons that have none, in place of the one in `dynamics`.
+        dynamics: the rules that the graph is meant to be run by, noted in its metadata; None for those of the model's
+            own neurons, and `"nir"` where it has none.
+        bypass: paths or classes of modules to leave out: what leads into them leads to what comes after.
+        stateful_modules: classes or paths of modules that take a state, mapped to the name of that argument, where it
+            is not called `state`, `hx`, `hidden` or the like.
+        type_check: compare the shapes of all nodes, as far as they are known.
+        batch_dims: how many leading axes of the inputs are batch axes, which NIR does not have.
+        flatten: one graph with dotted names instead of nested graphs.
+
+    Raises:
+        NoMeaningError: the model does something that NIR has nothing for.
+        ExportError: the model can't be run, or copied, or an argument names no module.
+        ModuleMapError: the module map, or what it gave, can't be used.
+        DynamicsError: there are no such dynamics.
+        ShapeError: shapes don't fit together.
+
+    Example:
+        >>> import torch
+        >>> from nir_bridge import to_nir
+        >>> graph = to_nir(torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Dropout()))
+        >>> list(graph.nodes), graph.edges
+        (['input', '0', 'output'], [('input', '0'), ('0', 'output')])
+    """
     if not isinstance(model, nn.Module):
         raise ExportError(f"can't export a {type(model).__name__}; give a torch.nn.Module")
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps

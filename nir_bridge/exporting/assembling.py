@@ -61,6 +61,7 @@ class _Assembler:
         self.nodes: dict[Any, nir.NIRNode] = {}
         self.graphs: dict[Any, nir.NIRGraph] = {}
         self.levels: dict[int, _Level] = {}
+        self.inside = self.contents()
         self.regions = Counter(id(region.module) for region in trace.regions)
         self.calls = Counter(id(op.module) for op in trace.ops if op.module is not None)
 
@@ -70,13 +71,12 @@ class _Assembler:
         nodes: dict[str, nir.NIRNode] = {}
         for key, name in level.ports.items():
             nodes[name] = nir.Input({"input": _typed(region.ports[key].shape)})
-        for kind, number in self.trace.events:
-            if kind == "op" and number in level.ops:
+        for kind, number in self.inside.get(region.number, ()):
+            if kind == "op":
                 nodes[level.ops[number]] = self.node(number)
-            elif kind == "region" and number in level.regions:
+            else:
                 name = level.regions[number]
-                inner = frozenset(other[len(name) + 1 :] for other in level.names.taken if other.startswith(f"{name}."))
-                nodes[name] = self.graph(self.trace.regions[number], inner)
+                nodes[name] = self.graph(self.trace.regions[number], level.names.behind(name))
         for key, name in level.outs.items():
             nodes[name] = nir.Output({"output": _typed(region.outs[key].shape)})
         made = nir.NIRGraph(nodes, self.edges(region, level), {}, type_check=False)
@@ -87,19 +87,13 @@ class _Assembler:
     def named(self, region: Region, forbidden: frozenset[str]) -> _Level:
         """Names for all nodes of a graph: modules first, so that they keep theirs."""
         level = _Level()
-        ops = [at for at, op in enumerate(self.trace.ops) if self.is_in(op.region, region)]
-        ops = [at for at in ops if at not in self.resolver.folded]
-        inner = [
-            r for r in self.trace.regions[1:] if r.number not in self.resolver.inlined and self.is_in(r.parent, region)
+        inside = [
+            (kind, number, self.wanted(kind, number, region)) for kind, number in self.inside.get(region.number, ())
         ]
-        wanted = {at: self.full(self.trace.ops[at].region, region, self.trace.ops[at].name) for at in ops}
-        paths = {r.number: self.full(r.parent, region, r.name) for r in inner}
-        level.names.reserve([*(wanted[at] for at in ops if self.trace.ops[at].module is not None), *paths.values()])
-        for kind, number in self.trace.events:
-            if kind == "op" and number in wanted and self.trace.ops[number].module is not None:
-                level.ops[number] = level.names.unique(wanted[number])
-            elif kind == "region" and number in paths:
-                level.regions[number] = level.names.unique(paths[number])
+        modules = [each for each in inside if each[0] == "region" or self.trace.ops[each[1]].module is not None]
+        level.names.reserve(name for _, _, name in modules)
+        for kind, number, name in modules:
+            (level.ops if kind == "op" else level.regions)[number] = level.names.unique(name)
         level.names.taken |= forbidden
         for key, port in region.ports.items():
             if not region.number or not self.resolver.is_inner(region, key):
@@ -107,14 +101,26 @@ class _Assembler:
         single = len(region.outs) == 1 and region.number != 0
         for key, port in region.outs.items():
             level.outs[key] = level.names.unique("output" if single else port.name, "_{}_")
-        for number in ops:
-            if number not in level.ops:
-                level.ops[number] = level.names.unique(wanted[number])
+        for kind, number, name in inside:
+            if kind == "op" and number not in level.ops:
+                level.ops[number] = level.names.unique(name)
         return level
 
-    def is_in(self, number: int | None, region: Region) -> bool:
-        """Whether the innermost graph around a region is that of another."""
-        return number is not None and self.resolver.host(number) == region.number
+    def contents(self) -> dict[int, list[tuple[str, int]]]:
+        """The operations and graphs in each graph, in the order in which they ran."""
+        found: dict[int, list[tuple[str, int]]] = {}
+        for kind, number in self.trace.events:
+            left_out = self.resolver.folded if kind == "op" else self.resolver.inlined
+            around = self.trace.ops[number].region if kind == "op" else self.trace.regions[number].parent
+            if number not in left_out and around is not None:
+                found.setdefault(self.resolver.host(around), []).append((kind, number))
+        return found
+
+    def wanted(self, kind: str, number: int, host: Region) -> str:
+        """The name that an operation or a graph is to have."""
+        if kind == "op":
+            return self.full(self.trace.ops[number].region, host, self.trace.ops[number].name)
+        return self.full(self.trace.regions[number].parent, host, self.trace.regions[number].name)
 
     def full(self, number: int | None, host: Region, name: tuple[str, ...]) -> str:
         """A name with those of the regions in between that are no graphs of their own."""
@@ -147,7 +153,7 @@ class _Assembler:
     def edges(self, region: Region, level: _Level) -> Edges:
         """The edges of one graph."""
         found: Edges = []
-        for kind, number in self.trace.events:
+        for kind, number in self.inside.get(region.number, ()):
             for target, terms in self.targets(kind, number, level):
                 found += [(self.end(term, level), target) for term in self.resolver.resolve(terms)]
         for key, name in level.outs.items():
@@ -156,11 +162,11 @@ class _Assembler:
 
     def targets(self, kind: str, number: int, level: _Level) -> Iterator[tuple[str, Terms]]:
         """What leads into a node, or into the ports of a graph."""
-        if kind == "op" and number in level.ops:
+        if kind == "op":
             name, inputs = level.ops[number], self.trace.ops[number].inputs
             for key, terms in inputs.items():
                 yield (f"{name}.{key}" if len(inputs) > 1 else name), terms
-        elif kind == "region" and number in level.regions:
+        else:
             name, ports = level.regions[number], self.levels[number].ports
             for port_key, port in ports.items():
                 yield (f"{name}.{port}" if len(ports) > 1 else name), self.trace.regions[number].ports[port_key].terms

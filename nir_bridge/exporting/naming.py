@@ -11,6 +11,17 @@ class Names:
     """Names that are taken in a graph."""
 
     taken: set[str] = field(default_factory=set)
+    suffixes: dict[str, set[str]] | None = None
+
+    def behind(self, name: str) -> frozenset[str]:
+        """What stands behind a name and a dot in others."""
+        if self.suffixes is None:
+            self.suffixes = {}
+            for other in self.taken:
+                for at, char in enumerate(other):
+                    if char == ".":
+                        self.suffixes.setdefault(other[:at], set()).add(other[at + 1 :])
+        return frozenset(self.suffixes.get(name, ()))
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keeps names, and what stands before a dot in them, from being given."""

@@ -206,3 +206,12 @@ def test_a_graph_is_not_changed() -> None:
     assert dict(made.nodes) == nodes
     assert made.edges == edges
     assert np.array_equal(made.nodes["a"].weight, weight)
+
+
+def test_outputs_of_graphs_with_a_prefix_in_common_stay_apart() -> None:
+    def inner(factor: float) -> nir.NIRGraph:
+        return nir.NIRGraph.from_list(gain(factor))
+
+    nodes = {"p.0": inner(2), "p.1": inner(5), "q": gain(1)}
+    edges = [("i", "p.0"), ("i", "p.1"), ("p.0", "q"), ("p.1", "q"), ("q", "o")]
+    assert from_nir(nir.NIRGraph({"i": source(1), "o": sink(1), **nodes}, edges))(torch.ones(1))[0].item() == 7

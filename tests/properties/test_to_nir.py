@@ -1,0 +1,76 @@
+"""Random graphs there and back: through networks, and through files."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import nir
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from nir_bridge import from_nir, read, to_nir, write
+from nir_bridge.errors import NIRBridgeError
+from tests.properties.nir_graphs import graphs
+from tests.support.nir_same import assert_same
+
+
+@given(graphs())
+@settings(max_examples=60, deadline=None)
+def test_networks_come_back_as_the_graphs_that_they_were(graph: nir.NIRGraph) -> None:
+    try:
+        net = from_nir(graph)
+    except NIRBridgeError:
+        return
+    assert_same(to_nir(net), graph)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.nir"
+        write(graph, path)
+        assert_same(read(path), graph)
+
+
+class Sum(nn.Module):
+    """The sum of some children's outputs, and of the input where it is to be."""
+
+    def __init__(self, children: list[nn.Module], beside: bool) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(children)
+        self.beside = beside
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = sum((part(x) for part in self.parts), torch.zeros(()))
+        return total + x if self.beside else total * 0.5 - 1
+
+
+LAYERS = st.builds(
+    lambda kind: kind(),
+    st.sampled_from(
+        [
+            lambda: nn.Linear(3, 3),
+            lambda: nn.Linear(3, 3, bias=False),
+            nn.Dropout,
+            lambda: nn.BatchNorm1d(3),
+            nn.Identity,
+        ]
+    ),
+)
+MODELS = st.recursive(
+    LAYERS,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: nn.Sequential(*parts)),
+        st.builds(Sum, st.lists(inner, min_size=1, max_size=3), st.booleans()),
+    ),
+    max_leaves=6,
+)
+
+
+@given(MODELS, st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_graphs_of_models_compute_the_same(model: nn.Module, flatten: bool) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), model).eval().double()
+    x = torch.linspace(-1, 1, 6).reshape(2, 3).double()
+    net = from_nir(to_nir(model, flatten=flatten), dtype=torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(net(x)[0], model(x))
