@@ -18,7 +18,7 @@ from tests.support.nir_same import assert_same
 
 
 @given(graphs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_networks_come_back_as_the_graphs_that_they_were(graph: nir.NIRGraph) -> None:
     try:
         net = from_nir(graph)
@@ -67,7 +67,7 @@ MODELS = st.recursive(
 
 
 @given(MODELS, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_graphs_of_models_compute_the_same(model: nn.Module, flatten: bool) -> None:
     model = nn.Sequential(nn.Linear(3, 3), model).eval().double()
     x = torch.linspace(-1, 1, 6).reshape(2, 3).double()
