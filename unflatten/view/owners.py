@@ -153,8 +153,25 @@ def own_forward(draft: Draft) -> None:
             if node not in draft.scopes:
                 draft.settle(node, (), Evidence.GUESS)
     spread(draft, [node for node in todo if node not in draft.scopes and node not in draft.again], bare=bare)
+    if draft.again:
+        _own_again(draft)
+
+
+def _own_again(draft: Draft) -> None:
+    """Owns what is computed again by what it computes again, and what that keeps by the stacks of both."""
+    own = dict(zip(draft.nodes, draft.stacks.scopes[0], strict=True))
+    known: dict[Scope | None, Scope] = {}
     for node, first in draft.again.items():
-        draft.settle(node, draft.scopes.get(first, ()), draft.evidence.get(first, Evidence.GUESS))
+        if first is not node and draft.evidence.get(node) is not Evidence.ORIGIN:
+            draft.settle(node, draft.scopes.get(first, ()), draft.evidence.get(first, Evidence.GUESS))
+            known.setdefault(own[node], draft.scopes[node])
+    for node, first in draft.again.items():
+        if first is node and node not in draft.scopes:
+            scope = own[node] or ()
+            while scope and scope not in known:
+                scope = scope[:-1]
+            evidence = Evidence.STACK if scope == own[node] else Evidence.GUESS
+            draft.settle(node, known.get(scope, ()), evidence)
 
 
 def _parameter_paths(draft: Draft, todo: Sequence[fx.Node]) -> dict[fx.Node, list[ModulePath]]:
