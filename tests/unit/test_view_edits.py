@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -224,6 +225,10 @@ def test_several_results_are_taken_apart(captured: dict[str, fx.GraphModule]) ->
     assert all(str(view.owner(user).path) == "layers.0.norm1" for user in call.users)
 
 
+def _all_but(node: fx.Node) -> Callable[[fx.Node], bool]:
+    return lambda user: user is not node
+
+
 @pytest.mark.parametrize("name", ["transformer", "odd"])
 def test_nodes_that_are_put_in_change_no_owner(name: str, captured: dict[str, fx.GraphModule]) -> None:
     module = copy.deepcopy(captured[name])
@@ -241,6 +246,6 @@ def test_nodes_that_are_put_in_change_no_owner(name: str, captured: dict[str, fx
         made.meta["val"] = node.meta["val"]
         after = {node.name: (owner.scope, owner.phase) for node, owner in view.index.owners.items()}
         assert before.items() <= after.items()
-        node.replace_all_uses_with(made, delete_user_cb=lambda user, made=made: user is not made, propagate_meta=False)
+        node.replace_all_uses_with(made, delete_user_cb=_all_but(made), propagate_meta=False)
     after = {node.name: (owner.scope, owner.phase) for node, owner in view.index.owners.items()}
     assert before.items() <= after.items()

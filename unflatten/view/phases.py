@@ -129,7 +129,7 @@ def _repeated(
             continue
         if node.target not in _KEEPS:
             found.update({node: forward[numbers[node]]} if numbers[node] in forward else {})
-        elif stack and node.args[0].target not in _KEEPS and (flag or not flagged):  # type: ignore[union-attr]
+        elif stack and (flag or not flagged) and node.all_input_nodes[0].target not in _KEEPS:
             kept.append(node)
     return {**found, **{node: node for node in kept}} if found else {}
 
