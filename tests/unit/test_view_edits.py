@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -222,3 +223,29 @@ def test_several_results_are_taken_apart(captured: dict[str, fx.GraphModule]) ->
     assert {user.target for user in call.users} == {operator.getitem}
     assert view.owner(call).kind is Kind.COMPUTE
     assert all(str(view.owner(user).path) == "layers.0.norm1" for user in call.users)
+
+
+def _all_but(node: fx.Node) -> Callable[[fx.Node], bool]:
+    return lambda user: user is not node
+
+
+@pytest.mark.parametrize("name", ["transformer", "odd"])
+def test_nodes_that_are_put_in_change_no_owner(name: str, captured: dict[str, fx.GraphModule]) -> None:
+    module = copy.deepcopy(captured[name])
+    view = GraphView(module)
+    before = {node.name: (owner.scope, owner.phase) for node, owner in view.index.owners.items()}
+    for at, node in enumerate(list(view.root.nodes)):
+        if not isinstance(node.meta.get("val"), Tensor) or at % 5:
+            continue
+        if at % 2:
+            made = view.create(aten.view_as.default, (node, node), origin=node)
+            assert (view.owner(made).scope, view.owner(made).phase) == before[node.name]
+        else:
+            with module.graph.inserting_after(node):
+                made = module.graph.call_function(aten.view_as.default, (node, node))
+        made.meta["val"] = node.meta["val"]
+        after = {node.name: (owner.scope, owner.phase) for node, owner in view.index.owners.items()}
+        assert before.items() <= after.items()
+        node.replace_all_uses_with(made, delete_user_cb=_all_but(made), propagate_meta=False)
+    after = {node.name: (owner.scope, owner.phase) for node, owner in view.index.owners.items()}
+    assert before.items() <= after.items()

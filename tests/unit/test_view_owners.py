@@ -57,6 +57,36 @@ def test_joint_graphs(name: str, route: str) -> None:
     assert found.share == 1
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_halves_of_torch_compile(name: str) -> None:
+    model, args = MODELS[name]()
+    graphs = capturing.compiled(model, args)
+    true = _carried(_labelled(capturing.by_dynamo(model, args), args), graphs["joint"].graph)
+    labels = {node.name: label for node, label in true.items()}
+    seen = set()
+    for half in ("forward", "backward"):
+        nodes = [node for node in graphs[half].graph.nodes if node.op == "call_function" and node.name in labels]
+        found = score({node: labels[node.name] for node in nodes}, _owners(GraphView(graphs[half])))
+        assert found.wrong == ()
+        assert found.share >= (1 if half == "forward" else 0.92)
+        seen |= {node.name for node in nodes}
+    assert len(seen) >= 0.98 * len(labels)
+
+
+@pytest.mark.parametrize(("name", "exact"), [("transformer", 0.7), ("resnet", 1)])
+def test_gradients_of_joint_programs_belong_to_their_parameters(name: str, exact: float) -> None:
+    model, args = MODELS[name]()
+    trained = Trained(model)
+    view = GraphView(capturing.forward_backward(trained, args), forward=torch.export.export(trained, args))
+    gradients = view.index.roles.gradients
+    assert len(gradients) == len(list(trained.parameters()))
+    pairs = [(view.owner(gradient), view.owner(parameter).path) for gradient, parameter in gradients.items()]
+    called = [(owner, path) for owner, path in pairs if owner.kind is not Kind.ACCUMULATION]
+    assert all(path.is_within(owner.path) for owner, path in called)
+    assert sum(path == owner.path for owner, path in called) >= exact * len(called)
+    assert {owner.phase for owner, _ in pairs} == {Phase.BACKWARD}
+
+
 @pytest.mark.parametrize(("name", "share"), [("transformer", 0.8), ("resnet", 1), ("odd", 0.93)])
 def test_forward_stacks_alone(name: str, share: float) -> None:
     model, args = MODELS[name]()

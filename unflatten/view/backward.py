@@ -21,6 +21,8 @@ def own_backward(draft: Draft) -> None:
             gradients.complete[node] = result
     backward = [node for node, phase in draft.phases.items() if phase is Phase.BACKWARD]
     backward = [node for node in backward if node.op not in ("placeholder", "output")]
+    if any(draft.metadata.forward_stacks) and not gradients.numbers.are_known:
+        _own_outside(draft, backward)
     blank = [node for node in backward if node not in draft.scopes]
     sure = {node for node in blank if gradients.numbers.twins(node)[1]}
     # Where metadata tells all of it, there is no need to look at the gradients.
@@ -39,6 +41,14 @@ def own_backward(draft: Draft) -> None:
         elif node in gradients.sources or not _own_by_dataflow(draft, gradients, node, twins):
             late.append(node)
     _own_by_users(draft, gradients, late)
+
+
+def _own_outside(draft: Draft, backward: Sequence[fx.Node]) -> None:
+    """Gives the root what autograd made for no module, in a backward that stands alone and has stacks."""
+    for node in backward:
+        outside = node.meta.get("autograd_backward") and not node.meta.get("is_gradient_acc")
+        if outside and node not in draft.scopes:
+            draft.settle(node, (), Evidence.STACK)
 
 
 def _own_by_number(draft: Draft, gradients: Gradients, node: fx.Node) -> None:

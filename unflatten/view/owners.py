@@ -153,8 +153,31 @@ def own_forward(draft: Draft) -> None:
             if node not in draft.scopes:
                 draft.settle(node, (), Evidence.GUESS)
     spread(draft, [node for node in todo if node not in draft.scopes and node not in draft.again], bare=bare)
+    if draft.again:
+        _own_again(draft)
+
+
+def _own_again(draft: Draft) -> None:
+    """Owns what is computed again by what it computes again, and what that keeps by the stacks of both."""
+    own = dict(zip(draft.nodes, draft.stacks.scopes[0], strict=True))
+    known: dict[Scope, Scope] = {}
+    around: dict[ModulePath, set[Scope]] = {}
     for node, first in draft.again.items():
-        draft.settle(node, draft.scopes.get(first, ()), draft.evidence.get(first, Evidence.GUESS))
+        if first is not node and draft.evidence.get(node) is not Evidence.ORIGIN:
+            scope = draft.scopes.get(first, ())
+            draft.settle(node, scope, draft.evidence.get(first, Evidence.GUESS))
+            known.setdefault(own[node] or (), scope)
+            for size, call in enumerate(scope, 1):
+                around.setdefault(call.path, set()).add(scope[:size])
+    for node, first in draft.again.items():
+        if first is node and node not in draft.scopes:
+            stack = own[node] or ()
+            if stack in known:
+                draft.settle(node, known[stack], Evidence.STACK)
+                continue
+            # Which of several calls is done again is not told; what is around them all is.
+            single = (around[call.path] for call in reversed(stack) if len(around.get(call.path, ())) == 1)
+            draft.settle(node, next(iter(next(single, {()}))), Evidence.GUESS)
 
 
 def _parameter_paths(draft: Draft, todo: Sequence[fx.Node]) -> dict[fx.Node, list[ModulePath]]:

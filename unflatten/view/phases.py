@@ -21,6 +21,7 @@ from unflatten.view.values import Kind, Phase
 
 _aten = torch.ops.aten
 _COLLECTIVE = ("_c10d_functional", "c10d_functional", "_dtensor")
+_KEEPS = {_aten.detach.default, _aten.alias.default}
 _ONES = {_aten.ones_like.default, _aten.full_like.default, _aten.full.default, _aten.ones.default, torch.ones_like}
 
 
@@ -34,7 +35,7 @@ def phases_of(
     partitioned = any(tag is not None for tag in metadata.tags)
     tagged = partitioned or any(flag is not None for flag in metadata.flags)
     stacked = any(metadata.stacks)
-    again = {} if partitioned or not after else _repeated(nodes, needed, after)
+    again = {} if partitioned or not after else _repeated(nodes, needed, after, metadata)
     phases: dict[fx.Node, Phase] = {}
     for node, origin in zip(nodes, metadata.origins, strict=True):
         if node in after:
@@ -109,15 +110,28 @@ def _is_left_by_backward(node: fx.Node, captured: str) -> bool:
     return bool(origin or tag or meta.get("autograd_backward") or (captured not in meta and KEY not in meta))
 
 
-def _repeated(nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node]) -> dict[fx.Node, fx.Node]:
-    """Nodes for the backward alone that compute what a node of the forward does, from equal inputs; with that."""
-    numbers = numbered((node for node in nodes if node not in after), {}, lambda node: node)
+def _repeated(
+    nodes: Sequence[fx.Node], needed: set[fx.Node], after: set[fx.Node], metadata: Metadata
+) -> dict[fx.Node, fx.Node]:
+    """Nodes for the backward alone that compute what a node of the forward does, from equal inputs; with that.
+
+    What a computation done again keeps for the backward stands there with itself, if its stack tells where that was.
+    """
+    numbers = numbered((node for node in nodes if node not in after), {}, lambda node: node, _KEEPS)
     forward: dict[int, fx.Node] = {}
     for node in numbers:
         if node in needed:
             forward.setdefault(numbers[node], node)
-    made = (node for node in nodes if node.op == "call_function" and node in numbers and node not in needed)
-    return {node: forward[numbers[node]] for node in made if numbers[node] in forward}
+    found, kept = {}, []
+    flagged = any(metadata.flags)
+    for node, stack, flag in zip(nodes, metadata.stacks, metadata.flags, strict=True):
+        if node.op != "call_function" or node not in numbers or node in needed:
+            continue
+        if node.target not in _KEEPS:
+            found.update({node: forward[numbers[node]]} if numbers[node] in forward else {})
+        elif stack and (flag or not flagged) and node.all_input_nodes[0].target not in _KEEPS:
+            kept.append(node)
+    return {**found, **{node: node for node in kept}} if found else {}
 
 
 def kinds_of(nodes: Sequence[fx.Node], roles: Roles) -> dict[fx.Node, Kind]:

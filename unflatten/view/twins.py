@@ -28,7 +28,8 @@ class Numbers:
         for node, phase, number in zip(draft.nodes, draft.phases.values(), draft.metadata.numbers, strict=True):
             if number is not None and phase is Phase.FORWARD:
                 self._all.setdefault(number, []).append(node)
-        self.are_known = bool(self._all)
+        made = (node.op == "call_function" for found in self._all.values() for node in found)
+        self.are_known = any(made)
         self._sorted = sorted(number for number in self._all if isinstance(number, int))
 
     def twins(self, node: fx.Node) -> tuple[Sequence[fx.Node], bool]:
