@@ -4,11 +4,12 @@ BIN := $(VENV)/bin
 # Every install is pinned: without the pins pip would fetch another torch.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help demo test test-frameworks lint types docs bench ci clean
+.PHONY: help demo test coverage test-frameworks lint types docs bench ci clean
 
 help:
 	@echo "make demo   export a transformer, unflatten it, compare the two"
 	@echo "make test   run the tests"
+	@echo "make coverage  run the tests, and report what of the code they run"
 	@echo "make test-frameworks  compare with spiking frameworks, which it installs"
 	@echo "make lint   formatting, lint rules, layers, sizes"
 	@echo "make types  type checks"
@@ -18,7 +19,7 @@ help:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[dev,docs,integration,nir,testing]'
+	$(PIP) --editable '.[cli,dev,docs,integration,nir,testing]'
 	@touch $@
 
 demo: $(VENV)/.installed
@@ -26,6 +27,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/pytest -n auto --quiet
+
+# The same tests, and what they leave out.
+coverage: $(VENV)/.installed
+	$(BIN)/pytest -n auto --quiet --cov --cov-report=term:skip-covered
 
 # Without their dependencies: they ask for another nir, for torchvision, for drivers.
 test-frameworks: $(VENV)/.installed
@@ -49,7 +54,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m tests.benchmarks
 	$(BIN)/python -m tests.benchmarks.view
 
-ci: lint types docs test
+ci: lint types docs coverage test-frameworks
 
 clean:
 	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis
