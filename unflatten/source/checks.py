@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,18 +14,20 @@ from unflatten.calls.arguments import path_text
 from unflatten.calls.guards import in_places
 from unflatten.calls.known import KnownCall, Place
 from unflatten.calls.specs import Bounds, ConstantSpec, NumberSpec, TensorSpec
-from unflatten.code.nesting import Leaf, reached
+from unflatten.code.nesting import Access, Leaf, reached
 from unflatten.source.guards import simplified
 from unflatten.source.signatures import Signature
 from unflatten.source.text import quoted, unused
 
 CHECK = '''
-def check(name, tensor, *sizes):
+def check(name, tensor, *sizes, dtype=None):
     """Refuses a tensor that the model was not captured for; None is any size."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} has to be a tensor, not {tensor!r}")
     if tensor.dim() != len(sizes):
         raise ValueError(f"{name} has {tensor.dim()} dimensions, not {len(sizes)}")
+    if dtype is not None and tensor.dtype != dtype:
+        raise TypeError(f"{name} is of type {tensor.dtype}, not {dtype}")
     for at, size in enumerate(sizes):
         if size is not None and tensor.shape[at] != size:
             raise ValueError(f"{name}.shape[{at}] is {tensor.shape[at]}, not {size}")
@@ -38,11 +40,17 @@ def require(condition, what):
 '''
 
 
-def checks_of(place: Place, signature: Signature) -> tuple[str, ...]:
-    """The checks of a root's arguments; none where its calls were not recorded, or differ."""
+def checks_of(place: Place, signature: Signature, typed: Collection[tuple[str, Access]]) -> tuple[str, ...]:
+    """The checks of a root's arguments; none where its calls were not recorded, or differ.
+
+    Args:
+        place: what the root knows of itself.
+        signature: its parameters.
+        typed: the leaves of arguments whose types are checked.
+    """
     if not place.checks or len(place.calls) != 1 or place.calls[0].cut:
         return ()
-    return tuple(_Writer(place.calls[0], place, signature).lines())
+    return tuple(_Writer(place.calls[0], place, signature, typed).lines())
 
 
 @dataclass(slots=True)
@@ -50,6 +58,7 @@ class _Writer:
     call: KnownCall
     place: Place
     signature: Signature
+    typed: Collection[tuple[str, Access]]
     variables: dict[str, str] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
@@ -64,7 +73,8 @@ class _Writer:
                 continue
             label = f"{self.signature.renamed[name]}{path_text(access)}"
             if isinstance(spec, TensorSpec):
-                yield from self.tensor(text, label, spec, wanted, later)
+                dtype = f"dtype={spec.dtype}" if (name, access) in self.typed else ""
+                yield from self.tensor([quoted(label), text, dtype], spec, wanted, later)
             elif isinstance(spec, NumberSpec) and spec.expression.is_Symbol:
                 yield from self.bind(str(spec.expression), text, wanted)
             elif isinstance(spec, ConstantSpec):
@@ -72,6 +82,9 @@ class _Writer:
         for text, expression in later:
             if all(str(symbol) in self.variables for symbol in expression.free_symbols):
                 yield _required(f"{text} == {_torch.python_of(expression, self.variables)}")
+        for first, other in self.call.arguments.twins:
+            one, two = places[first], places[other]
+            yield f"require({two} is {one} or torch.equal({two}, {one}), {quoted(f'{one} and {two} being one tensor')})"
         yield from self.guards(places)
 
     def wanted(self) -> set[str]:
@@ -86,8 +99,9 @@ class _Writer:
         return {name for name, times in count.items() if times > 1 or name in self.place.limits.bounds}
 
     def tensor(
-        self, text: str, label: str, spec: TensorSpec, wanted: set[str], later: list[tuple[str, Any]]
+        self, named: Sequence[str], spec: TensorSpec, wanted: set[str], later: list[tuple[str, Any]]
     ) -> Iterator[str]:
+        label, text, dtype = named
         sizes: list[str] = []
         new: list[tuple[str, str]] = []
         for at, part in enumerate(spec.shape):
@@ -101,7 +115,7 @@ class _Writer:
                     new.append((str(part), f"{text}.shape[{at}]"))
                 else:
                     later.append((f"{text}.shape[{at}]", part))
-        yield f"check({', '.join([quoted(label), text, *sizes])})"
+        yield f"check({', '.join([label, text, *sizes, *([dtype] if dtype else [])])})"
         for symbol, size in new:
             yield from self.bind(symbol, size, wanted)
 

@@ -12,11 +12,11 @@ from torch import nn
 from unflatten._torch import TreeSpec
 from unflatten.calls.known import KnownCall, Place
 from unflatten.calls.specs import TensorSpec
-from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
+from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step, frozen
 from unflatten.errors import SourceError
 from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
-from unflatten.source.expressions import Expression, Instance, Items, Literal, Ref
+from unflatten.source.expressions import Expression, Instance, Items, Literal, New, Ref
 from unflatten.source.families import merged, recursive
 from unflatten.source.loops import looped
 from unflatten.source.nn_leaves import constructed, is_of_torch
@@ -182,6 +182,8 @@ class Reading:
             return Ref(first)
         if is_written(module):
             return Instance(path)
+        if isinstance(module, UnflattenedModule):
+            return bare_linear(module)
         if type(module) in CONTAINERS:
             return self.container(path, module)
         if is_of_torch(module):
@@ -201,8 +203,7 @@ class Reading:
         """Tells of the calls of a body whether their order matters."""
 
         def found(step: Invoke) -> bool:
-            names = tuple(part.name for part in step.module.steps)
-            return self.has_effects(at_path(self.root if step.module.from_root else module, names))
+            return self.has_effects(callee_of(self.root, module, step))
 
         return found
 
@@ -225,8 +226,7 @@ class Reading:
         """Tells of the calls of a body what the callee returns, as that one's body has it."""
 
         def found(step: Invoke) -> Any:
-            names = tuple(part.name for part in step.module.steps)
-            bodies = bodies_of(at_path(self.root if step.module.from_root else module, names))
+            bodies = bodies_of(callee_of(self.root, module, step))
             return bodies[step.pick or 0].result if bodies else None
 
         return found
@@ -250,8 +250,7 @@ class Reading:
 
     def call(self, path: ModulePath, module: nn.Module, step: Invoke) -> Invoke:
         """A call as the written code of the callee takes it."""
-        names = tuple(part.name for part in step.module.steps)
-        callee = at_path(self.root if step.module.from_root else module, names)
+        callee = callee_of(self.root, module, step)
         held = step.module
         if held.from_root:
             held = self.link(path, module, self.paths[id(callee)])
@@ -304,7 +303,24 @@ def _common_order(signatures: Sequence[Signature], modules: Sequence[nn.Module])
 
 def is_written(module: nn.Module) -> bool:
     """Whether a module gets a class of its own."""
-    return isinstance(module, UnflattenedModule)
+    return isinstance(module, UnflattenedModule) and not is_bare_linear(module)
+
+
+def is_bare_linear(module: nn.Module) -> bool:
+    """Whether a module only holds the parameters of an `nn.Linear`, for another one to use."""
+    held = module._parameters
+    if bodies_of(module) or not type_name(module).startswith("torch.nn.modules.linear.") or "weight" not in held:
+        return False
+    weight, plain = held["weight"], not module._modules and not module._buffers and held.keys() <= {"weight", "bias"}
+    return plain and weight is not None and weight.dim() == 2
+
+
+def bare_linear(module: nn.Module) -> New:
+    """The `nn.Linear` that holds the same."""
+    out_features, in_features = module.get_parameter("weight").shape
+    named = (("bias", Literal(module._parameters.get("bias") is not None)),)
+    sizes = (("in_features", Literal(in_features)), ("out_features", Literal(out_features)))
+    return New("nn.Linear", sizes, named, (frozen(True),))
 
 
 def bodies_of(module: nn.Module) -> tuple[Body, ...]:
@@ -323,6 +339,11 @@ def place_of(module: nn.Module) -> Place:
     """What a module knows of its place."""
     found: Place = module.__dict__[PLACE]
     return found
+
+
+def callee_of(root: nn.Module, module: nn.Module, step: Invoke) -> nn.Module:
+    """The module that a call in the code of another calls."""
+    return at_path(root if step.module.from_root else module, tuple(part.name for part in step.module.steps))
 
 
 def at_path(module: nn.Module, names: tuple[str, ...]) -> nn.Module:

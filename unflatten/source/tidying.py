@@ -19,6 +19,9 @@ from unflatten.flat.values import FlatNode
 
 ASSERT = torch.ops.aten._assert_tensor_metadata.default
 _ALIAS = torch.ops.aten.alias.default
+_SLICE = torch.ops.aten.slice.Tensor
+_END = 9223372036854775807
+"""What stands for an open end in `aten.slice`."""
 _TO = torch.ops.aten.to.dtype_layout
 _TO_DEVICE = torch.ops.aten.to.device
 _USELESS = {"pin_memory": (False, None), "layout": (torch.strided, None)}
@@ -75,7 +78,7 @@ def _without_aliases(body: Body) -> tuple[list[Apply | Invoke], Any]:
         if isinstance(step, Apply) and step.target is ASSERT:
             continue
         new = replace(step, args=mapped(step.args, resolved), kwargs=mapped(step.kwargs, resolved))
-        if isinstance(new, Apply) and new.target is _ALIAS and isinstance(new.args[0], Local):
+        if isinstance(new, Apply) and _is_same(new) and isinstance(new.args[0], Local):
             same[Local(new.out)] = new.args[0]
             continue
         steps.append(new)
@@ -111,6 +114,16 @@ def _move(step: Apply, origin: Any) -> Apply:
     if isinstance(given, torch.Tensor) and given.dtype == step.kwargs["dtype"] and len(step.args) == 1:
         return replace(step, target=to, args=(*step.args, step.kwargs["device"]), kwargs={})
     return step
+
+
+def _is_same(step: Apply) -> bool:
+    """Whether an operator gives its argument as it is: an alias, or `x[:]`, which sizes that vary leave behind."""
+    if step.target is not _SLICE:
+        return step.target is _ALIAS
+    defaults: tuple[Any, ...] = (None, None, 1)
+    start, end, stride = step.args[2:5] + defaults[max(len(step.args) - 2, 0) :]
+    whole = start in (None, 0) and (end is None or (type(end) is int and end == _END))
+    return whole and type(start) in (int, type(None)) and type(stride) is int and stride == 1 and not step.kwargs
 
 
 def _returns_first(target: Any) -> bool:

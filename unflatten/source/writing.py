@@ -22,11 +22,12 @@ from unflatten.modules import UnflattenedModule
 from unflatten.source.checks import CHECK, REQUIRE, checks_of
 from unflatten.source.constructors import Constructors
 from unflatten.source.containers import Imports, found_module
+from unflatten.source.dtypes import Checked
 from unflatten.source.graphs import Graphs
 from unflatten.source.grouping import Classes
 from unflatten.source.package import CONSTANTS as WITH_CONSTANTS
 from unflatten.source.package import INIT, README
-from unflatten.source.reading import Reading, place_of
+from unflatten.source.reading import Reading, bodies_of, callee_of, place_of
 from unflatten.source.rendering import CONSTANTS, Renderer
 from unflatten.source.state import safetensors, save_state
 from unflatten.source.text import identifier, prose, quoted
@@ -160,7 +161,9 @@ def _model_text(reading: Reading, tree: Tree) -> tuple[str, str]:
     classes = Classes.of_parts(reading.read())
     root, place = classes.order[-1], place_of(reading.root)
     imports = Imports(as_dicts=tree.as_dicts)
-    checks = checks_of(place, root.first.signature)
+    checked = Checked(bodies_of, lambda module, step: callee_of(reading.root, module, step))
+    typed = checked.places(reading.root, 0) if bodies_of(reading.root) else set()
+    checks = checks_of(place, root.first.signature, typed)
     fixed = any(place_of(module).fixed for module in reading.root.modules() if isinstance(module, UnflattenedModule))
     renderer = Renderer(
         Constructors(classes, imports), imports, checks, reading.root.training, fixed, Graphs(device=reading.device)

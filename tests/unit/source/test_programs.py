@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import subprocess
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -348,3 +349,41 @@ def test_without_safetensors_the_error_tells(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     with pytest.raises(unflatten.UnflattenError, match="pip install"):
         source.write(unflatten.export(nn.Sequential(nn.ReLU()), (X,)), tmp_path / "net")
+
+
+class Casting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.inner(x.unsqueeze(0)) + y
+
+
+class Inner(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.float64) * 2
+
+
+def test_types_that_the_program_checks_are_checked(tmp_path: Path) -> None:
+    model = write(tmp_path, Casting(), (X, X + 1)).model
+    model(X, X.double())
+    with pytest.raises(TypeError, match=r"x is of type torch.float64, not torch.float32"):
+        model(X.double(), X)
+
+
+def test_a_written_package_needs_only_torch_and_safetensors(tmp_path: Path) -> None:
+    written = write(tmp_path, Stack(), (X,))
+    code = (
+        "import sys; sys.modules['unflatten'] = None\nimport torch\nfrom net import load\n"
+        "print(load()(torch.linspace(-1, 1, 8).reshape(2, 4)).sum().item())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stderr, float(done.stdout)) == ("", written.model(X).sum().item())
+
+
+def test_a_part_of_a_tree_is_written_too(tmp_path: Path) -> None:
+    nested = unflatten.unflatten(unflatten.export(Stack(), (X,)))
+    block = nested.get_submodule("blocks.0")
+    loaded = source.load(source.write(block, tmp_path / "block"))
+    assert torch.equal(loaded(X), block(X))
