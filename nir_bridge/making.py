@@ -166,17 +166,23 @@ class _Maker:
 
     def wanted(self, number: int, declared: Shape | None) -> Shape | None:
         """The shape of an input, from what it declares and what its users take: exporters leave batch axes in."""
-        for user in self.users.get(number, ()):
-            node = self.flat.nodes[user]
-            primitive = primitive_of(node.node)
-            if primitive is None or node.made is not None or self.node_map.factory(node.node) is not None:
+        taken = [self.taken(user) for user in self.users.get(number, ())]
+        if declared is not None and declared in taken:
+            return declared
+        for shape in taken:
+            if shape is None or (declared is None and not _squeezed(shape)):
                 continue
-            taken = primitive.takes(Fields(node.label, node.node))
-            if taken is None or (declared is None and not _squeezed(taken)):
-                continue
-            if declared is None or (declared != taken and _squeezed(declared) == _squeezed(taken)):
-                return taken
+            if declared is None or _squeezed(declared) == _squeezed(shape):
+                return shape
         return declared
+
+    def taken(self, number: int) -> Shape | None:
+        """The shape that a node says it takes; None where it doesn't."""
+        node = self.flat.nodes[number]
+        primitive = primitive_of(node.node)
+        if primitive is None or node.made is not None or self.node_map.factory(node.node) is not None:
+            return None
+        return primitive.takes(Fields(node.label, node.node))
 
     def summed(self, number: int, *, delayed: bool) -> Shape | None:
         """The shape of the sum of all edges into a node, delayed ones only where asked for."""
