@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import sympy
@@ -339,3 +340,37 @@ def structure(value: Any) -> TreeSpec:
 def memory_id(tensor: torch.Tensor) -> int:
     """Equal for tensors over the same memory while it lives, those without data too (`_cdata`, 2.0)."""
     return int(tensor.untyped_storage()._cdata)
+
+
+def leaves_with_paths(value: Any) -> list[tuple[str, Any]]:
+    """The leaves of a nested value, each with the code that reaches it. `tree_flatten_with_path` since 2.1."""
+    return [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_flatten_with_path(value)[0]]
+
+
+def is_write(node: torch.fx.Node) -> bool:
+    """Whether a node changes one of its arguments, by its schema."""
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+
+
+def is_ordered(node: torch.fx.Node) -> bool:
+    """Whether a node must keep its place among others of which the same holds: writes, random numbers, checks."""
+    target = node.target
+    if isinstance(target, OpOverload):
+        off = any(argument is False for argument in node.args[2:])
+        random = torch.Tag.nondeterministic_seeded in target.tags and not off
+        return target._schema.is_mutable or random or not target._schema.returns
+    return isinstance(target, HigherOrderOperator)
+
+
+def set_graph_module(program: ExportedProgram, module: torch.fx.GraphModule) -> None:
+    """Gives a program another graph; there is no public way (2.13)."""
+    program._graph_module = module
+
+
+def joint_graph_module(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.fx.GraphModule:
+    """The joint graph of AOTAutograd, with descriptors. Since 2.9; torch deprecates what it uses there (2.13)."""
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: PLC0415  # slow to import
+
+    with warnings.catch_warnings(), ExitStack() as stack:
+        warnings.simplefilter("ignore")
+        return aot_export_joint_with_descriptors(stack, model, args, kwargs).graph_module
