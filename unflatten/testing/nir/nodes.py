@@ -23,7 +23,7 @@ DT: Final = 1e-4
 GAINS: Final = (1.0, 0.5, 2.0, -1.0, 0.25, -0.5, 0.0)
 BIASES: Final = (0.0, 0.5, 1.0, -0.25)
 THRESHOLDS: Final = (0.5, 1.0, 0.25, 2.0)
-LEVELS: Final = (0.0, -0.5, 0.25)
+LEVELS: Final = (0.0, -0.5, 0.125)
 STEPS: Final = (4.0, 2.0, 8.0, 1.0)
 
 
