@@ -12,12 +12,26 @@ if TYPE_CHECKING:
     from nir_bridge.dynamics import Dynamics as Dynamics
     from nir_bridge.dynamics import presets as presets
     from nir_bridge.errors import NIRBridgeError as NIRBridgeError
+    from nir_bridge.files import read as read
+    from nir_bridge.files import write as write
     from nir_bridge.importing import from_nir as from_nir
     from nir_bridge.module import NIRModule as NIRModule
     from nir_bridge.node_map import NodeMap as NodeMap
     from nir_bridge.state import State as State
+    from nir_bridge.to_graph import to_nir as to_nir
 
-__all__ = ["Dynamics", "NIRBridgeError", "NIRModule", "NodeMap", "State", "from_nir", "presets"]
+__all__ = [
+    "Dynamics",
+    "NIRBridgeError",
+    "NIRModule",
+    "NodeMap",
+    "State",
+    "from_nir",
+    "presets",
+    "read",
+    "to_nir",
+    "write",
+]
 
 _HOMES = {
     "Dynamics": "dynamics",
@@ -27,6 +41,9 @@ _HOMES = {
     "State": "state",
     "from_nir": "importing",
     "presets": "dynamics",
+    "read": "files",
+    "to_nir": "to_graph",
+    "write": "files",
 }
 
 

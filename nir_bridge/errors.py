@@ -48,3 +48,15 @@ class RecordError(NIRBridgeError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class ExportError(NIRBridgeError, ValueError):
+    """A model can't be written as a graph."""
+
+
+class NoMeaningError(ExportError):
+    """An operator or a module of a model has no meaning in NIR."""
+
+
+class ModuleMapError(NIRBridgeError, TypeError):
+    """What a module map holds, or what one of its mappers gave, can't be used."""

@@ -23,8 +23,10 @@ from nir_bridge.making import make_modules
 from nir_bridge.module import PLAN, NIRModule
 from nir_bridge.network import network_of, units_of
 from nir_bridge.node_map import Factory, NodeMap
+from nir_bridge.notes import noted
 from nir_bridge.plan import Feedback, Part, Plan, Port
 from nir_bridge.primitives.pooling import SumPool2d
+from nir_bridge.sketch import sketched
 from nir_bridge.surrogate import Slope, as_slope
 from nir_bridge.wiring import delayed_edges
 from unflatten.assemble import Definition, assemble, define
@@ -36,7 +38,7 @@ def from_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
     graph: nir.NIRNode | str | os.PathLike[str],
     node_map: NodeMap | Mapping[type[nir.NIRNode], Factory] | None = None,
     *,
-    dynamics: str | Dynamics = "nir",
+    dynamics: str | Dynamics | None = None,
     dt: float | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype = torch.float32,
@@ -52,7 +54,8 @@ def from_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
     Args:
         graph: a graph, a single node, or the path of a file.
         node_map: factories of modules for types of nodes, in place of the defaults.
-        dynamics: how equations become steps: the name of a preset, or a `Dynamics`.
+        dynamics: how equations become steps: the name of a preset, or a `Dynamics`; None for what the graph's
+            metadata says, as `to_nir` writes it, and `"nir"` where it says nothing.
         dt: the length of a step in seconds, in place of the one in `dynamics`.
         device: of parameters and buffers.
         dtype: of parameters and buffers.
@@ -84,13 +87,12 @@ def from_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
         >>> spikes.tolist()
         [1.0, 0.0]
     """
-    target = Target(
-        torch.device(device or "cpu"), dtype, as_dynamics(dynamics, dt), as_slope(surrogate), learn_dynamics
-    )
     mapped = node_map if isinstance(node_map, NodeMap) else NodeMap(node_map)
     node = read(graph) if isinstance(graph, str | os.PathLike) else graph
     if not isinstance(node, nir.NIRNode):
         raise GraphError(f"can't import a {type(node).__name__}; give a nir.NIRGraph, a nir.NIRNode, or a file's path")
+    rules = as_dynamics(noted(node) or "nir" if dynamics is None else dynamics, dt)
+    target = Target(torch.device(device or "cpu"), dtype, rules, as_slope(surrogate), learn_dynamics)
     if not isinstance(node, nir.NIRGraph):
         return _single(node, mapped, target)
     with _uncollected():
@@ -204,6 +206,7 @@ class _Builder:
             one_batch_axis=self.one_batch_axis,
             network=None if path else network_of(self.units, self.flat, self.grouping, self._silent_axes()),
             originals=() if path else tuple((node.path, node.label) for node in self.flat.nodes),
+            sketch=None if path else sketched(self.flat, self.target.dynamics),
         )
 
     def _keeps(self, unit: int | Path) -> bool:

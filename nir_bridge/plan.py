@@ -8,6 +8,7 @@ import torch
 
 from nir_bridge.fields import Shape
 from nir_bridge.flattening import Path
+from nir_bridge.sketch import Sketch
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ class Plan:
         one_batch_axis: whether a module inside takes no more than one batch axis.
         network: the flat graph, of the root alone.
         originals: the names of nodes, by the paths of their modules.
+        sketch: the graph as it was, of the root alone.
     """
 
     ports: tuple[Port, ...]
@@ -141,6 +143,7 @@ class Plan:
     one_batch_axis: bool = False
     network: Network | None = None
     originals: tuple[tuple[Path, str], ...] = ()
+    sketch: Sketch | None = None
 
     def __deepcopy__(self, memo: object) -> Plan:
         return self

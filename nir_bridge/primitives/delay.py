@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nir_bridge.fields import Fields, Shape, Target
@@ -18,9 +20,10 @@ class Delay(nn.Module):
 
     steps: Tensor
 
-    def __init__(self, steps: Tensor, longest: int, shape: Shape, dtype: torch.dtype) -> None:
+    def __init__(self, steps: Tensor, longest: int, delay: NDArray[Any], shape: Shape, dtype: torch.dtype) -> None:
         super().__init__()
         self.register_buffer("steps", steps)
+        self.delay = delay
         self.longest = longest
         self.shape = shape
         self.dtype = dtype
@@ -72,6 +75,7 @@ def _make(fields: Fields, given: Shape | None, target: Target) -> nn.Module:
     return Delay(
         torch.empty_like(held, device=device) if device.type == "meta" else held.to(device),
         longest,
+        fields.finite("delay"),
         shape,
         target.dtype,
     )
