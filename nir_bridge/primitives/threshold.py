@@ -19,12 +19,12 @@ class Threshold(nn.Module):
     def __init__(self, fields: Fields, target: Target) -> None:
         super().__init__()
         hold_constants(self, {"threshold": fields.finite("threshold")}, target)
-        self.dynamics = replace(target.dynamics, multi_spike=False)
+        self.dynamics = target.dynamics
         self.slope = target.slope
 
     def forward(self, x: Tensor) -> Tensor:
         """The spikes."""
-        return fire(x, self.threshold, self.dynamics, self.slope)[0]
+        return fire(x, self.threshold, replace(self.dynamics, multi_spike=False), self.slope)[0]
 
     def extra_repr(self) -> str:
         """The shape of the thresholds."""

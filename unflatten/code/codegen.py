@@ -8,7 +8,6 @@ original code did.
 
 from __future__ import annotations
 
-import keyword
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from unflatten.code.nesting import Access, Item, Leaf, Made, Rebuilt, reached
 from unflatten.code.spelling import ATOM, Text, spell
 from unflatten.code.uses import last_uses, locals_of, use_counts
 from unflatten.flat.values import Mode, Modes, SubGraph
+from unflatten.grouping.naming import is_plain
 
 _WIDTH = 96
 _LIMIT = _WIDTH - 20
@@ -262,8 +262,8 @@ class _Writer:
         return name
 
     def fresh(self, base: str) -> str:
-        if not base.isidentifier() or keyword.iskeyword(base) or base in _TAKEN:
-            base = f"{base}_" if f"{base}_".isidentifier() else "value"
+        if not is_plain(base) or base in _TAKEN:
+            base = f"{base}_" if is_plain(f"{base}_") else "value"
         name, count = base, 1
         while self.is_taken(name):
             name, count = f"{base}_{count}", count + 1
@@ -326,7 +326,7 @@ class _Writer:
         """The name of something that has no Python text of its own."""
         key = hash(value) if isinstance(value, torch.device) else id(value)
         if key not in self.object_names:
-            base = base if base.isidentifier() else "value"
+            base = base if is_plain(base) else "value"
             name, count = base, 1
             while name in self.objects or name in _TAKEN or name in self.body.names:
                 name, count = f"{base}_{count}", count + 1
@@ -336,7 +336,7 @@ class _Writer:
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         shown = [self.show(value).text for value in args]
-        plain = {key: value for key, value in kwargs.items() if key.isidentifier() and not keyword.iskeyword(key)}
+        plain = {key: value for key, value in kwargs.items() if is_plain(key)}
         shown += [f"{key}={self.show(value).text}" for key, value in plain.items()]
         rest = {key: value for key, value in kwargs.items() if key not in plain}
         return ", ".join([*shown, f"**{self.show(rest).text}"] if rest else shown)

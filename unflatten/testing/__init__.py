@@ -34,7 +34,20 @@ from unflatten.testing.trees import assert_state_round_trip as assert_state_roun
 from unflatten.testing.trees import assert_swappable as assert_swappable
 from unflatten.testing.trees import bypass_sets as bypass_sets
 
-_NIR = ("assert_nir_round_trip", "assert_split_invariant", "dynamics", "nir_graphs", "states")
+_NIR = (
+    "assert_nir_order_invariant",
+    "assert_nir_round_trip",
+    "assert_split_invariant",
+    "dynamics",
+    "graph_code",
+    "graph_differences",
+    "nir_graphs",
+    "nir_nodes",
+    "node_names",
+    "reordered",
+    "series",
+    "states",
+)
 
 
 def __getattr__(name: str) -> Any:
