@@ -118,7 +118,7 @@ class _Maker:
             leaf = self.shared[id(node.node)] = self.leaf(node, fields, primitive, given)
         self.leaves[number] = leaf
         self.takes[number] = given or (
-            primitive.takes(fields) if primitive else declared_shape(node.node.input_type, "input")
+            primitive.takes(fields) if primitive else declared_shape(fields, "input")
         )
         self.gives[number] = self.given_by(leaf, fields, primitive, given)
 
@@ -152,13 +152,12 @@ class _Maker:
 
     def port_shape(self, number: int, node: FlatNode, given: Shape | None) -> Shape | None:
         """The shape of what goes through an Input or Output node."""
-        kind, types = (
-            ("input", node.node.input_type) if isinstance(node.node, nir.Input) else ("output", node.node.output_type)
-        )
-        declared = declared_shape(types, kind)
+        kind = "input" if isinstance(node.node, nir.Input) else "output"
+        fields = Fields(node.label, node.node)
+        declared = declared_shape(fields, kind)
         if given is not None:
             if declared is not None and _squeezed(declared) != _squeezed(given):
-                raise Fields(node.label, node.node).error(
+                raise fields.error(
                     f"{kind}_type", f"declares the shape {declared}, but gets {given}; correct one of them", ShapeError
                 )
             return given

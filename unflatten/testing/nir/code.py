@@ -57,18 +57,19 @@ class _Writer:
 
     def graph(self, graph: nir.NIRGraph) -> str:
         nodes = ", ".join(f"{name!r}: {self.node(node)}" for name, node in graph.nodes.items())
-        metadata = f", {value(graph.metadata)}" if graph.metadata else ""
+        held = getattr(graph, "metadata", None)
+        metadata = f", {value(held)}" if held else ""
         return f"nir.NIRGraph(\n    {{{nodes}}}, {list(graph.edges)!r}{metadata}, type_check=False\n)"
 
     def single(self, node: nir.NIRNode) -> str:
         kind = f"nir.{type(node).__name__}"
         if isinstance(node, nir.Input):
-            return f"{kind}({value(node.input_type)})"
+            return f"{kind}({value(getattr(node, 'input_type', None))})"
         if isinstance(node, nir.Output):
-            return f"{kind}({value(node.output_type)})"
+            return f"{kind}({value(getattr(node, 'output_type', None))})"
         given = {item.name: getattr(node, item.name, None) for item in fields(node) if item.init}
         if isinstance(node, nir.Flatten):
-            given["input_type"] = node.input_type
+            given["input_type"] = getattr(node, "input_type", None)
         if not given.get("metadata"):
             given.pop("metadata", None)
         return f"{kind}({', '.join(f'{name}={value(held)}' for name, held in given.items())})"
