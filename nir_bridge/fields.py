@@ -78,6 +78,18 @@ class Fields:
             array = array.astype(np.float64)
         return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
 
+    def shape(self, field: str) -> Shape:
+        """The shape of a field, whatever it holds.
+
+        Raises:
+            NodeError: it is no array.
+        """
+        try:
+            shape: Shape = np.shape(self.raw(field))
+        except ValueError as error:
+            raise self.error(field, f"is no array: {error}") from error
+        return shape
+
     def finite(self, field: str) -> NDArray[Any]:
         """A field as an array without NaN.
 

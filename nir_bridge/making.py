@@ -117,9 +117,7 @@ class _Maker:
         if leaf is None:
             leaf = self.shared[id(node.node)] = self.leaf(node, fields, primitive, given)
         self.leaves[number] = leaf
-        self.takes[number] = given or (
-            primitive.takes(fields) if primitive else declared_shape(fields, "input")
-        )
+        self.takes[number] = given or (primitive.takes(fields) if primitive else declared_shape(fields, "input"))
         self.gives[number] = self.given_by(leaf, fields, primitive, given)
 
     def given_by(self, leaf: Leaf, fields: Fields, primitive: Primitive | None, given: Shape | None) -> Shape | None:

@@ -50,6 +50,8 @@ class State(Mapping[str, Any]):
 
     def __getitem__(self, path: str) -> Any:
         parts = self._parts
+        if not isinstance(path, str):
+            raise StateError(f"the parts of a state are reached by name or path, not by a {type(path).__name__}")
         return parts[path] if path in parts else _walk(self, path)
 
     def __iter__(self) -> Iterator[str]:
@@ -112,6 +114,8 @@ class State(Mapping[str, Any]):
         Raises:
             StateError: there is nothing at a path.
         """
+        if not isinstance(parts, Mapping):
+            raise StateError(f"give a mapping from paths to values, not a {type(parts).__name__}")
         made = self
         for path, value in parts.items():
             _walk(made, path)

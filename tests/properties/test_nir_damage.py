@@ -50,13 +50,13 @@ def test_shapes_that_take_long_elsewhere(kind: str) -> None:
 
 def _graph(edges: list[tuple[str, str]], **nodes: Any) -> nir.NIRGraph:
 
-
     ends = {"i": nir.Input(np.array([1])), "o": nir.Output(np.array([1]))}
-    return nir.NIRGraph({**ends, **nodes}, [("i", next(iter(nodes))), (next(iter(nodes)), "o"), *edges], type_check=False)
+    return nir.NIRGraph(
+        {**ends, **nodes}, [("i", next(iter(nodes))), (next(iter(nodes)), "o"), *edges], type_check=False
+    )
 
 
 def _many(count: int) -> dict[str, Any]:
-
 
     return {f"n{at}": nir.Scale(np.full(1, 0.5 / count)) for at in range(count)}
 
@@ -77,7 +77,6 @@ def nested_loops() -> nir.NIRGraph:
 
 
 def many_ports() -> nir.NIRGraph:
-
 
     ports = {f"p{at}": nir.Input(np.array([1])) for at in range(60)}
     sinks = {f"q{at}": nir.Output(np.array([1])) for at in range(60)}

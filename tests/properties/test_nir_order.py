@@ -50,7 +50,9 @@ def test_hash_seeds() -> None:
     outputs = []
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONWARNINGS": "ignore"}
-        done = subprocess.run([sys.executable, "-c", HASHED], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", HASHED], env=environment, capture_output=True, text=True, check=True
+        )
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1]
     assert outputs[0].count("def forward") > 25

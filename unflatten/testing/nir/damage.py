@@ -15,8 +15,8 @@ from unflatten.testing.nir.graphs import nir_graphs
 
 BAD_VALUES: tuple[Any, ...] = (
     np.array([np.nan]), np.array(np.inf), np.array([-1.0]), np.zeros(0), np.zeros((2, 0, 3)), np.ones((7, 5)),
-    np.array(["a"]), np.array([None], dtype=object), np.array([1j]), None, "text", b"same", 10**30, -1, 0, 1.5, {}, [[1], [2, 3]],
-    np.array([1e300]), np.array([1e9]), object(),
+    np.array(["a"]), np.array([None], dtype=object), np.array([1j]), None, "text", b"same", 10**30, -1, 0, 1.5,
+    {}, [[1], [2, 3]], np.array([1e300]), np.array([1e9]), object(),
 )  # fmt: skip
 BAD_NAMES: tuple[Any, ...] = ("ghost", "a.ghost", "", ".", 3, None, ("a",), "input_a")
 BAD_NODES: tuple[Any, ...] = (None, 3, "LIF", np.ones(2), nir.LIF)
@@ -90,6 +90,6 @@ def _node(graph: nir.NIRGraph, draw: st.DrawFn) -> None:
     graph.nodes[name] = draw(st.sampled_from((*BAD_NODES, graph)))
 
 
-_DAMAGES: tuple[Callable[[nir.NIRGraph, st.DataObject], None], ...] = (
+_DAMAGES: tuple[Callable[[nir.NIRGraph, st.DrawFn], None], ...] = (
     _field, _field, _field, _port, _missing, _edge, _no_edges, _node,
 )  # fmt: skip

@@ -127,9 +127,10 @@ def convolutions(draw: st.DrawFn, shape: Shape) -> Block:
     weight = draw(numbers((out, shape[0] // groups, *kernel), GAINS))
     bias = draw(numbers((out,), BIASES))
     kind = nir.Conv1d if rank == 1 else nir.Conv2d
-    one = (lambda values: values[0]) if rank == 1 else tuple
-    size = one(shape[1:]) if known else None
-    node = kind(size, weight, one(stride), padding, one(dilation), groups, bias)
+    spread: Any = tuple(dilation) if rank > 1 else dilation[0]
+    steps: Any = stride if rank > 1 else stride[0]
+    whole: Any = shape[1:] if rank > 1 else shape[1]
+    node = kind(whole if known else None, weight, steps, padding, spread, groups, bias)
     return Block(node, shape, (out, *sizes), inferred=not known)
 
 

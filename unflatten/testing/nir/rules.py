@@ -8,8 +8,7 @@ from nir_bridge import Dynamics, presets
 from unflatten.testing.nir.nodes import DT
 
 
-@st.composite
-def dynamics(draw: st.DrawFn, *, dt: float = DT, only_presets: bool = False) -> Dynamics:
+def dynamics(*, dt: float = DT, only_presets: bool = False) -> st.SearchStrategy[Dynamics]:
     """Rules for steps; the default first, then presets, then any fields.
 
     Args:
@@ -21,6 +20,11 @@ def dynamics(draw: st.DrawFn, *, dt: float = DT, only_presets: bool = False) -> 
         >>> find(dynamics(), lambda rules: rules.multi_spike and rules.spike_test == ">").reset
         'v_reset'
     """
+    return _rules(dt, only_presets)
+
+
+@st.composite
+def _rules(draw: st.DrawFn, dt: float, only_presets: bool) -> Dynamics:
     preset = Dynamics.preset(draw(st.sampled_from(presets())), dt=dt)
     if only_presets or not draw(st.booleans()):
         return preset

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -47,15 +46,13 @@ def states(net: NIRModule, batch_shape: Sequence[int] = ()) -> st.SearchStrategy
     return st.fixed_dictionaries(drawn).map(start.replace)
 
 
-@st.composite
 def series(
-    draw: st.DrawFn,
     net: NIRModule,
     *,
     steps: int | None = None,
     batch_shape: Sequence[int] = (),
     dtype: torch.dtype | None = None,
-) -> dict[str, Tensor]:
+) -> st.SearchStrategy[dict[str, Tensor]]:
     """Random inputs of a network, by the names of its Input nodes, time first, as `net.run` takes them.
 
     Args:
@@ -64,10 +61,11 @@ def series(
         batch_shape: the batch axes.
         dtype: of the inputs; None for that of the network.
     """
-    length = draw(st.integers(2, 6)) if steps is None else steps
     plan: Plan = net.__dict__["@nir"]
-    found: dict[str, Any] = {}
-    for port in plan.ports:
-        shape = (length, *batch_shape, *(port.shape or ()))
-        found[port.name] = draw(tensors(shape, INPUTS, dtype or plan.dtype))
-    return found
+    lengths = st.integers(2, 6) if steps is None else st.just(steps)
+    shapes = {port.name: (*batch_shape, *(port.shape or ())) for port in plan.ports}
+    return lengths.flatmap(
+        lambda length: st.fixed_dictionaries(
+            {name: tensors((length, *shape), INPUTS, dtype or plan.dtype) for name, shape in shapes.items()}
+        )
+    )
