@@ -134,7 +134,7 @@ class _Level:
     @property
     def prefix(self) -> str:
         """What stands before names in labels."""
-        return f"{self.label}." if self.label else ""
+        return f"{self.label}." if self.path else ""
 
     def ports(self, kind: type[nir.NIRNode]) -> list[str]:
         """The Input or Output nodes, by name."""

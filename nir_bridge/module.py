@@ -126,7 +126,8 @@ class NIRModule(UnflattenedModule):
             CallError: inputs are missing or no tensors, or the series is empty.
             RecordError: nothing has such a path.
         """
-        names = tuple(record) if isinstance(record, Iterable) and not isinstance(record, str | bytes) else (record,)
+        asked: Any = record
+        names = tuple(asked) if isinstance(asked, Iterable) and not isinstance(asked, str | bytes) else (asked,)
         ys, state, recorded = run_series(self, xs, state, time_dim, names, layerwise)
         return (ys, state, recorded) if names else (ys, state)
 

@@ -126,6 +126,13 @@ def test_declared_shapes_that_can_not_be(kind: str, declared: Any) -> None:
         from_nir(made)
 
 
+def test_edges_inside_of_a_graph_without_a_name() -> None:
+    inner = graph([("i", "n"), ("n", "n"), ("n", "o")], n=lif())
+    net = from_nir(graph([("i", ""), ("", "o")], **{"": inner}))
+    assert net.delayed_edges == ((".n", ".n"),)
+    assert ".n" in net.original_names.values()
+
+
 def test_kinds_of_arguments() -> None:
     made = graph([("i", "l"), ("l", "o")], l=gain(1))
     for options in ({"device": "nowhere"}, {"device": 1.5}, {"dtype": torch.int32}, {"dtype": "float32"}):
