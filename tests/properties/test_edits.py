@@ -10,7 +10,7 @@ from unflatten import unflatten
 from unflatten.testing import ModuleDag, assert_same_outputs, assert_same_state, graph_edits, module_dags
 
 
-@given(module_dags(), st.booleans(), st.booleans(), st.data())
+@given(module_dags(keyword_names=False), st.booleans(), st.booleans(), st.data())
 def test_edited_graphs(dag: ModuleDag, record: bool, decompose: bool, data: st.DataObject) -> None:
     program = dag.export(record=record)
     if decompose:

@@ -19,7 +19,7 @@ from unflatten.testing import (
 )
 
 
-@given(module_dags(), st.booleans(), st.booleans())
+@given(module_dags(keyword_names=False), st.booleans(), st.booleans())
 def test_results_writes_and_state(dag: ModuleDag, record: bool, decompose: bool) -> None:
     model = dag.model()
     program = dag.export(record=record)
@@ -48,7 +48,7 @@ def test_hierarchy(dag: ModuleDag) -> None:
     assert_same_hierarchy(dag.model(), unflatten(dag.export(record=True)))
 
 
-@given(module_dags(dynamic=True), st.integers(2, 6))
+@given(module_dags(keyword_names=False), st.integers(2, 6))
 def test_other_sizes(dag: ModuleDag, rows: int) -> None:
     program = dag.export()
     nested, args, kwargs = unflatten(program), resized(dag.args, rows), resized(dag.kwargs, rows)

@@ -9,7 +9,7 @@ from tests.properties.common import functional
 from unflatten.testing import ModuleDag, assert_order_invariant, module_dags, topological_orders
 
 
-@given(module_dags(), st.booleans(), st.booleans(), st.data())
+@given(module_dags(keyword_names=False), st.booleans(), st.booleans(), st.data())
 def test_order_does_not_matter(dag: ModuleDag, record: bool, decompose: bool, data: st.DataObject) -> None:
     program = dag.export(record=record)
     if decompose:

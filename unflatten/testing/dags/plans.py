@@ -57,8 +57,14 @@ LEAVES: dict[str, str] = {
 }
 """Modules of `torch.nn` that may be children, and the feature that each belongs to."""
 
-HOLDERS = ("plain", "list", "dict", "hostile")
-"""How a module holds its children."""
+HOLDERS = {
+    "plain": "",
+    "list": "containers",
+    "dict": "containers",
+    "hostile": "hostile_names",
+    "keyword": "keyword_names",
+}
+"""How a module holds its children, and the feature that each way belongs to."""
 
 FORMS = ("one", "tuple", "dict")
 """How values nest that a module takes or gives."""
