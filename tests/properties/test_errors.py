@@ -120,7 +120,7 @@ def test_programs_in_an_impossible_order(dag: ModuleDag, data: st.DataObject) ->
 def test_the_testing_tools_too(name: str) -> None:
     program = torch.export.export(nn.ReLU(), (torch.ones(1),))
     with pytest.raises(UnflattenError, match="feature"):
-        module_dags(**{name: True})
+        module_dags(**{name: True})  # type: ignore[arg-type]
     with pytest.raises(UnflattenError, match="edit"):
         graph_edits(program, names=(name,))
     with pytest.raises(UnflattenError, match="operators"):

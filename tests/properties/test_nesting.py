@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, reject
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from tests.properties.common import functional, resized
 from unflatten import info, unflatten
 from unflatten.errors import InputError
 from unflatten.testing import (
+    Features,
     ModuleDag,
     assert_same_gradients,
     assert_same_hierarchy,
@@ -30,6 +31,19 @@ def test_results_writes_and_state(dag: ModuleDag, record: bool, decompose: bool)
         info(nested).region[0].verify()
         assert_same_state(model, nested)
         assert_same_outputs(model, nested, dag.args, dag.kwargs)
+
+
+@settings(settings(), max_examples=3 * settings().max_examples)
+@given(module_dags(Features.only("children", "mutation", "views"), depth=1, width=2, steps=8), st.booleans())
+def test_writes(dag: ModuleDag, decompose: bool) -> None:
+    program = functional(dag.export()) if decompose else dag.export()
+    assert_same_outputs(dag.model(), unflatten(program), dag.args, dag.kwargs)
+
+
+@settings(settings(), max_examples=2 * settings().max_examples)
+@given(module_dags(Features.only("children", "dropout", "training", "several_calls"), depth=1))
+def test_random_numbers(dag: ModuleDag) -> None:
+    assert_same_outputs(dag.model(), unflatten(dag.export()), dag.args, dag.kwargs)
 
 
 @given(module_dags(), st.booleans())

@@ -30,6 +30,15 @@ def test_state_dicts_go_both_ways(dag: ModuleDag, copy_state: bool) -> None:
     assert_same_state(nested, fresh)
 
 
+@given(module_dags())
+def test_state_is_the_programs_own(dag: ModuleDag) -> None:
+    program = dag.export()
+    for name, parameter in unflatten(program).named_parameters():
+        held = program.state_dict[name]
+        assert parameter.data_ptr() == held.data_ptr(), name
+        assert parameter.requires_grad is held.requires_grad
+
+
 @given(module_dags(), st.booleans())
 def test_two_results_of_a_program_do_not_meet(dag: ModuleDag, record: bool) -> None:
     program = dag.export(record=record)

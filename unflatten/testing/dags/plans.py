@@ -42,6 +42,7 @@ KINDS: dict[str, str] = {
     "no_grad": "higher_order",
     "call_no_grad": "higher_order",
     "size": "dynamic",
+    "parity": "dynamic",
 }
 """The kinds of steps, simplest first, and the feature that each belongs to."""
 

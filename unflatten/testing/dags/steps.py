@@ -107,6 +107,7 @@ class Writer:
             "cond": "torch.cond({left}.sum() > 0, lambda u, v: u + v, lambda u, v: u * v, ({left}, {right}))",
             "scan": "scan(lambda u, v: (u + v, u * v), {left}[0], {right})[1]",
             "size": "{left} * {left}.shape[0] + {right}.new_ones({right}.shape[0], 1)",
+            "parity": "{left} * 2 if {left}.shape[0] % 2 else {left} + {right}",
         }.get(kind, "{left} - {right}")
 
     def write(self, kind: str, left: str, right: str) -> None:

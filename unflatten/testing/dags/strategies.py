@@ -60,6 +60,20 @@ class Features:
     keyword_names: bool = True
     training: bool = True
 
+    @classmethod
+    def only(cls, *names: str) -> Features:
+        """Some features and no others.
+
+        Raises:
+            UnknownFeatureError: there is no feature of a name.
+
+        Example:
+            >>> Features.only("views").views, Features.only("views").ties
+            (True, False)
+        """
+        none = cls(**dict.fromkeys((found.name for found in fields(cls)), False))
+        return _switched(none, dict.fromkeys(names, True))
+
 
 def module_dags(
     features: Features | None = None, *, depth: int = 2, width: int = 3, steps: int = 5, **switches: bool
