@@ -109,6 +109,7 @@ class Plan:
         tied: whether its weight is that of its last child.
         borrows: whether it gets, and calls, the first of its siblings.
         idle: whether its last child is left uncalled where no step calls it.
+        drops: whether it returns its newest values only, used or not, and not the sum of all that nothing uses.
         spare: whether it has a parameter and a buffer that it does not use.
         hostile: whether its parameter and its buffer have names that are no identifiers.
         halves: whether it can be told to do half of its steps.
@@ -125,6 +126,7 @@ class Plan:
     tied: bool = False
     borrows: bool = False
     idle: bool = False
+    drops: bool = False
     spare: bool = False
     hostile: bool = False
     halves: bool = False

@@ -34,7 +34,7 @@ class Features:
         dynamic: sizes that vary, and arithmetic on sizes.
         dropout: random numbers.
         higher_order: `cond`, `scan` and regions without gradients.
-        idle: modules, parameters and buffers that nothing uses, and modules that compute nothing.
+        idle: modules, parameters, buffers and values that nothing uses, and modules that compute nothing.
         hostile_names: names that are no identifiers.
         keyword_names: modules named `for` or `graph`: torch 2.13 fails in `module()` and `run_decompositions()`.
         training: models in train mode.
@@ -101,7 +101,7 @@ def module_dags(
         class Root(nn.Module):
             def forward(self, x, y):
                 a = torch.relu(y)
-                return a
+                return a + x
     """
     on = _switched(features or Features(), switches)
     levels = _plans(on, (), steps, width)
@@ -142,6 +142,7 @@ def _plans(on: Features, below: Sequence[st.SearchStrategy[Any]], steps: int, wi
         tied=_maybe(on.ties),
         borrows=_maybe(on.sharing),
         idle=_maybe(on.idle),
+        drops=_maybe(on.idle),
         spare=_maybe(on.idle),
         hostile=_maybe(on.hostile_names),
         halves=_maybe(on.several_calls),
