@@ -42,8 +42,7 @@ def run(file: Path, seconds: float) -> tuple[str, int]:
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired as stopped:
-        text = stopped.stdout or b""
-        return "", count(text.decode() if isinstance(text, bytes) else text)
+        return "", count(str(stopped.stdout))
     return "" if done.returncode == 0 else done.stdout, count(done.stdout)
 
 

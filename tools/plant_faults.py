@@ -83,8 +83,9 @@ def try_out(fault: Fault) -> Outcome:
 
 
 def _command(fault: Fault, root: Path) -> list[str]:
-    found = [sorted((root / "tests/properties").glob(f"test_{name}.py")) for name in fault.tests]
-    files = [str(file.relative_to(root)) for files in found for file in files]
+    name, _, function = fault.test.partition("::")
+    found = sorted((root / "tests/properties").glob(f"test_{name}.py"))
+    files = [f"{file.relative_to(root)}{'::' if function else ''}{function}" for file in found]
     return [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "--tb=no", "--show-capture=no", *files]
 
 
