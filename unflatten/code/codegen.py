@@ -187,7 +187,7 @@ class _Writer:
             self.inlined = {pending.local: pending.text for pending in chosen}
             text: Text = write()
             self.inlined = {}
-            if not chosen or len(text.text) <= _LIMIT:
+            if not chosen or len(text.text) <= _LIMIT or text.sliced:
                 break
             keep -= self._excess(chosen, len(text.text))
             self.flush(len(self.pending) - keep)
@@ -232,7 +232,7 @@ class _Writer:
             return
         pending = _Pending(local, text, modes, self.operands, self.at, named)
         self.pending.append(pending)
-        if count > 1 or len(text.text) > _WIDTH - 30:
+        if count > 1 or (len(text.text) > _WIDTH - 30 and not text.sliced):  # an index spells slices out shortly
             self.flush(len(self.pending))
         elif len(self.pending) > _DEPTH:
             self.flush(1)

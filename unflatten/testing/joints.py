@@ -45,15 +45,15 @@ def joint_graph(dag: ModuleDag) -> JointGraph:
 
 def joint_features() -> Features:
     """What models may have of which joint graphs are drawn: what AOTAutograd takes without a fuss."""
-    return replace(Features(), mutation=False, dropout=False, higher_order=False, dynamic=False, pytrees=False)
+    return replace(Features(), mutation=False, constants=False, dropout=False, higher_order=False, dynamic=False)
 
 
 def joint_graphs(features: Features | None = None, **switches: bool) -> st.SearchStrategy[JointGraph]:
     """Joint graphs of random models that have something to learn.
 
     Args:
-        features: what the models may have; by default no writes, random numbers, higher-order operators, varying
-            sizes and nested arguments.
+        features: what the models may have; by default no writes, plain tensors, random numbers, higher-order operators
+            and varying sizes.
         switches: features by name.
 
     Example:

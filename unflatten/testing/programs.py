@@ -174,7 +174,7 @@ def assert_reexport_fixpoint(module: nn.Module, args: Args, kwargs: Kwargs | Non
         assert_same_outputs(copy.deepcopy(module), settled, args, kwargs)
     except DifferenceError as error:
         found = [item for item in error.differences if isinstance(item, Difference)]
-        things = {"module": module, "args": args, "kwargs": dict(kwargs or {})}
+        things = {"module": module, "args": args, "kwargs": dict(kwargs or {}), **options}
         check(found, "exporting again gives something else", "assert_reexport_fixpoint", **things)
         raise
 

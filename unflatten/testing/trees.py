@@ -18,7 +18,7 @@ from unflatten.errors import BypassError, DifferenceError
 from unflatten.rewrite.bypass import bypass, restore
 from unflatten.testing.comparing import Difference, differences
 from unflatten.testing.failing import check
-from unflatten.testing.running import Args, Kwargs, calls_of
+from unflatten.testing.running import Args, Call, Kwargs, calls_of
 from unflatten.testing.same import assert_same_hierarchy, assert_same_outputs, assert_same_state
 
 
@@ -176,6 +176,8 @@ _WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
 def assert_swappable(model: nn.Module, unflattened: nn.Module, args: Args, kwargs: Kwargs | None = None) -> None:
     """Each module that is called can be replaced by the original, which then gets the very calls that it got before.
 
+    Those that do not need one another may come in another order.
+
     Args:
         model: the original, of which every call was recorded: `unflatten.export`.
         unflattened: what `unflatten` made of its program.
@@ -197,11 +199,29 @@ def assert_swappable(model: nn.Module, unflattened: nn.Module, args: Args, kwarg
         again = [call for call in calls_of(swapped, args, kwargs) if call.name == name]
         expected = [call for call in calls if call.name == name]
         found = differences(len(expected), len(again), f"the number of calls of {name!r}")
-        for at, (want, have) in enumerate(zip(expected, again, strict=False)):
-            for part in ("args", "kwargs", "result"):
-                found += differences(getattr(want, part), getattr(have, part), f"{part} of call {at} ")
-        found = [replace(item, path=name) for item in found]
+        found = [replace(item, path=name) for item in found or _unmatched(expected, again)]
         check(found, f"the original does not fit in place of {name!r}", "assert_swappable", **things)
+
+
+def _unmatched(expected: Sequence[Call], given: Sequence[Call]) -> list[Difference]:
+    """In what calls differ. Calls that do not need one another may come in another order."""
+    left = list(given)
+    for at, want in enumerate(expected):
+        found = [_between(want, have, at) for have in left]
+        same = next((number for number, differing in enumerate(found) if not differing), None)
+        if same is None:
+            return min(found, key=len)
+        del left[same]
+    return []
+
+
+def _between(want: Call, have: Call, at: int) -> list[Difference]:
+    parts = ("args", "kwargs", "result")
+    return [
+        item
+        for part in parts
+        for item in differences(getattr(want, part), getattr(have, part), f"{part} of call {at} ")
+    ]
 
 
 def _with_original(model: nn.Module, unflattened: nn.Module, name: str) -> nn.Module:

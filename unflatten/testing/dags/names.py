@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import keyword
 from dataclasses import dataclass
 
 from unflatten.testing.dags.plans import Leaf, Plan
 
-_KEYS = ("1x1", "for", "a_b", "self")
-_HOSTILE = ("for", "a@1", "graph", "1x1")
+_NAMES = {
+    "plain": ("inner0", "inner1", "inner2", "inner3"),
+    "list": ("0", "1", "2", "3"),
+    "dict": ("1x1", "a_b", "self", "code"),
+    "hostile": ("a@1", "forward_0", "1x1", "self"),
+    "keyword": ("for", "graph", "class", "code"),
+}
 STATE = {"weigh": "weight", "scale": "scale", "count": "count", "assign": "memory", "cache": "cache", "table": "table"}
 """The parameter, buffer or constant that a kind of step uses."""
 
@@ -26,7 +32,7 @@ class Names:
 
     def own(self, name: str) -> str:
         """What a parameter or buffer is really called."""
-        return {"weight": "import", "scale": "1st"}.get(name, name) if self.plan.hostile else name
+        return {"weight": "1st", "scale": "a@b"}.get(name, name) if self.plan.hostile else name
 
     def refer(self, name: str, base: str = "self") -> str:
         """Code for a parameter, buffer or constant."""
@@ -36,15 +42,13 @@ class Names:
         """Code for a child; the number after the last is the second name of the first."""
         if at == len(self.plan.children):
             return f"{base}.again"
-        if self.plan.holder in ("plain", "hostile"):
-            return _attribute(base, self.child_name(at))
-        return f"{base}.layers[{at if self.plan.holder == 'list' else repr(_KEYS[at])}]"
+        if self.plan.holder in ("list", "dict"):
+            return f"{base}.layers[{at if self.plan.holder == 'list' else repr(self.child_name(at))}]"
+        return _attribute(base, self.child_name(at))
 
     def child_name(self, at: int) -> str:
         """The name that a child, or the last part of the path to it, has."""
-        return {"plain": f"inner{at}", "list": str(at)}.get(self.plan.holder) or (
-            _HOSTILE[at] if self.plan.holder == "hostile" else _KEYS[at]
-        )
+        return _NAMES[self.plan.holder][at]
 
     def constructor(self, children: list[str]) -> list[str]:
         """What `__init__` does after `super().__init__()`."""
@@ -68,10 +72,10 @@ class Names:
         if self.plan.holder == "list" and made:
             lines.append(f"self.layers = nn.ModuleList([{', '.join(made)}])")
         elif self.plan.holder == "dict" and made:
-            pairs = ", ".join(f"{_KEYS[at]!r}: {code}" for at, code in enumerate(made))
+            pairs = ", ".join(f"{self.child_name(at)!r}: {code}" for at, code in enumerate(made))
             lines.append(f"self.layers = nn.ModuleDict({{{pairs}}})")
-        elif self.plan.holder == "hostile":
-            lines += [f"self.add_module({_HOSTILE[at]!r}, {code})" for at, code in enumerate(made)]
+        elif self.plan.holder in ("hostile", "keyword"):
+            lines += [f"self.add_module({self.child_name(at)!r}, {code})" for at, code in enumerate(made)]
         else:
             lines += [f"self.inner{at} = {code}" for at, code in enumerate(made)]
         if self.plan.shared and made:
@@ -103,5 +107,5 @@ class Names:
 
 
 def _attribute(base: str, name: str) -> str:
-    hostile = name in _HOSTILE or not name.isidentifier() or name == "import"
-    return f"getattr({base}, {name!r})" if hostile else f"{base}.{name}"
+    plain = name.isidentifier() and not keyword.iskeyword(name)
+    return f"{base}.{name}" if plain else f"getattr({base}, {name!r})"

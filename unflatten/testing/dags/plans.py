@@ -42,6 +42,7 @@ KINDS: dict[str, str] = {
     "no_grad": "higher_order",
     "call_no_grad": "higher_order",
     "size": "dynamic",
+    "parity": "dynamic",
 }
 """The kinds of steps, simplest first, and the feature that each belongs to."""
 
@@ -57,8 +58,14 @@ LEAVES: dict[str, str] = {
 }
 """Modules of `torch.nn` that may be children, and the feature that each belongs to."""
 
-HOLDERS = ("plain", "list", "dict", "hostile")
-"""How a module holds its children."""
+HOLDERS = {
+    "plain": "",
+    "list": "containers",
+    "dict": "containers",
+    "hostile": "hostile_names",
+    "keyword": "keyword_names",
+}
+"""How a module holds its children, and the feature that each way belongs to."""
 
 FORMS = ("one", "tuple", "dict")
 """How values nest that a module takes or gives."""
@@ -102,6 +109,7 @@ class Plan:
         tied: whether its weight is that of its last child.
         borrows: whether it gets, and calls, the first of its siblings.
         idle: whether its last child is left uncalled where no step calls it.
+        drops: whether it returns its newest values only, used or not, and not the sum of all that nothing uses.
         spare: whether it has a parameter and a buffer that it does not use.
         hostile: whether its parameter and its buffer have names that are no identifiers.
         halves: whether it can be told to do half of its steps.
@@ -118,6 +126,7 @@ class Plan:
     tied: bool = False
     borrows: bool = False
     idle: bool = False
+    drops: bool = False
     spare: bool = False
     hostile: bool = False
     halves: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -65,7 +66,17 @@ class Writer:
     def result(self) -> str:
         """What the module returns."""
         last, other = self.values[-1], self.values[-2]
+        unused = [] if self.plan.drops else [value for value in reversed(self.values) if not self.is_used(value)]
+        if unused and self.plan.gives == "one":
+            return " + ".join(unused)
+        if unused:
+            last, other = unused[0], " + ".join(unused[1:]) or other
         return {"one": last, "tuple": f"{last}, {other}", "dict": f'{{"x": {last}, "y": {other}}}'}[self.plan.gives]
+
+    def is_used(self, value: str) -> bool:
+        """Whether something is computed from a value."""
+        read = (line.partition(" = ")[2] or line.partition("(")[2] for line in self.lines)
+        return any(re.search(rf"\b{value}\b", text) for text in read)
 
     def new(self) -> str:
         """A name for the next value."""
@@ -107,6 +118,7 @@ class Writer:
             "cond": "torch.cond({left}.sum() > 0, lambda u, v: u + v, lambda u, v: u * v, ({left}, {right}))",
             "scan": "scan(lambda u, v: (u + v, u * v), {left}[0], {right})[1]",
             "size": "{left} * {left}.shape[0] + {right}.new_ones({right}.shape[0], 1)",
+            "parity": "{left} * 2 if {left}.shape[0] % 2 else {left} + {right}",
         }.get(kind, "{left} - {right}")
 
     def write(self, kind: str, left: str, right: str) -> None:

@@ -34,8 +34,9 @@ class Features:
         dynamic: sizes that vary, and arithmetic on sizes.
         dropout: random numbers.
         higher_order: `cond`, `scan` and regions without gradients.
-        idle: modules, parameters and buffers that nothing uses, and modules that compute nothing.
+        idle: modules, parameters, buffers and values that nothing uses, and modules that compute nothing.
         hostile_names: names that are no identifiers.
+        keyword_names: modules named `for` or `graph`: torch 2.13 fails in `module()` and `run_decompositions()`.
         training: models in train mode.
     """
 
@@ -56,7 +57,22 @@ class Features:
     higher_order: bool = True
     idle: bool = True
     hostile_names: bool = True
+    keyword_names: bool = True
     training: bool = True
+
+    @classmethod
+    def only(cls, *names: str) -> Features:
+        """Some features and no others.
+
+        Raises:
+            UnknownFeatureError: there is no feature of a name.
+
+        Example:
+            >>> Features.only("views").views, Features.only("views").ties
+            (True, False)
+        """
+        none = cls(**dict.fromkeys((found.name for found in fields(cls)), False))
+        return _switched(none, dict.fromkeys(names, True))
 
 
 def module_dags(
@@ -85,14 +101,19 @@ def module_dags(
         class Root(nn.Module):
             def forward(self, x, y):
                 a = torch.relu(y)
-                return a
+                return a + x
     """
     on = _switched(features or Features(), switches)
     levels = _plans(on, (), steps, width)
     for _ in range(depth if on.children else 0):
         levels = _plans(on, (levels, _leaves(on)) if on.leaves else (levels,), steps, width)
     roots = st.builds(RootPlan, levels, _maybe(on.training), _maybe(on.dynamic), st.booleans())
-    return roots.map(write).map(ModuleDag).filter(_runs)
+
+    @st.composite
+    def drawn(draw: st.DrawFn) -> ModuleDag:  # what is mapped would print as how it was drawn, and not as it is
+        return ModuleDag(write(draw(roots)))
+
+    return drawn().filter(_runs)
 
 
 def _switched(features: Features, switches: Mapping[str, bool]) -> Features:
@@ -109,8 +130,7 @@ def _plans(on: Features, below: Sequence[st.SearchStrategy[Any]], steps: int, wi
     small = st.integers(0, 3)
     step = st.builds(Step, st.sampled_from(kinds), small, small, small)
     form = st.sampled_from(FORMS if on.pytrees else FORMS[:1])
-    holders = [holder for holder in HOLDERS if on.containers or holder not in ("list", "dict")]
-    holders = [holder for holder in holders if on.hostile_names or holder != "hostile"]
+    holders = [holder for holder, feature in HOLDERS.items() if not feature or getattr(on, feature)]
     return st.builds(
         Plan,
         steps=st.lists(step, max_size=steps, min_size=0 if on.idle else 1).map(tuple),
@@ -122,6 +142,7 @@ def _plans(on: Features, below: Sequence[st.SearchStrategy[Any]], steps: int, wi
         tied=_maybe(on.ties),
         borrows=_maybe(on.sharing),
         idle=_maybe(on.idle),
+        drops=_maybe(on.idle),
         spare=_maybe(on.idle),
         hostile=_maybe(on.hostile_names),
         halves=_maybe(on.several_calls),

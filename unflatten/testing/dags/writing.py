@@ -27,7 +27,7 @@ def write(root: RootPlan) -> str:
         class Root(nn.Module):
             def forward(self, x, y):
                 a = y - y
-                return a
+                return a + x
         <BLANKLINE>
         <BLANKLINE>
         def build():
