@@ -37,7 +37,8 @@ NIR_FAULTS = (
         "an edge that is there twice counts once",
         "nir_bridge/network.py",
         "        terms[edge.target].append(Term(edge.source, at in delayed, _level(flat, edge)))",
-        "        term = Term(edge.source, at in delayed, _level(flat, edge))\n        terms[edge.target] += [] if term in terms[edge.target] else [term]",
+        "        term = Term(edge.source, at in delayed, _level(flat, edge))\n"
+        "        terms[edge.target] += [] if term in terms[edge.target] else [term]",
         "nir_simulation",
     ),
     Fault(
@@ -51,7 +52,9 @@ NIR_FAULTS = (
         "an edge that leads forward is delayed",
         "nir_bridge/wiring.py",
         "                if head in self.next[node]:\n                    self.cuts.add((node, head))",
-        "                if head in self.next[node]:\n                    self.cuts.add((node, head))\n                    self.cuts.update((node, other) for other in self.next[node])",
+        "                if head in self.next[node]:\n"
+        "                    self.cuts.add((node, head))\n"
+        "                    self.cuts.update((node, other) for other in self.next[node])",
         "nir_feedback",
     ),
     Fault(

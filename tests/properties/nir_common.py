@@ -25,7 +25,8 @@ SECONDS = 20
 
 def often(factor: float) -> settings:
     """More or fewer examples than the profile has: these are quick."""
-    return settings(max_examples=max(round(settings.default.max_examples * factor), 1))
+    profile = settings.get_profile(settings.get_current_profile_name())
+    return settings(max_examples=max(round(profile.max_examples * factor), 1))
 
 
 def network(graph: nir.NIRGraph, rules: Dynamics | None = None) -> NIRModule:

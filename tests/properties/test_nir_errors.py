@@ -85,7 +85,12 @@ BAD_FIELDS: tuple[Any, ...] = (
 @pytest.mark.parametrize("kind", PRIMITIVES, ids=[kind.__name__ for kind in PRIMITIVES])
 def test_fields_are_named(kind: type[nir.NIRNode]) -> None:
     shape = {1: (2, 5), 2: (2, 4, 3)}.get(SPATIAL.get(kind, 0), (2, 2))
-    optional = {"input_shape": (None,), "bias": (None,), "padding": (), "input_type": (None, {})}
+    optional: dict[str, tuple[Any, ...]] = {
+        "input_shape": (None,),
+        "bias": (None,),
+        "padding": (),
+        "input_type": (None, {}),
+    }
 
     @given(nir_nodes(shape, kind), st.sampled_from(BAD_FIELDS), st.data())
     @often(0.5)

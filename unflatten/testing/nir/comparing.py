@@ -138,7 +138,8 @@ def _sharing(expected: nir.NIRGraph, given: nir.NIRGraph) -> Iterator[Difference
     groups = [{path: _first(nodes, node) for path, node in nodes.items()} for nodes in (left, right)]
     for path in left:
         if groups[0][path] != groups[1][path]:
-            yield Difference("the same node as", *(repr(".".join(group[path])) for group in groups), ".".join(path))
+            one, other = (repr(".".join(group[path])) for group in groups)
+            yield Difference("the same node as", one, other, ".".join(path))
 
 
 def _first(nodes: dict[Where, nir.NIRNode], node: nir.NIRNode) -> Where:

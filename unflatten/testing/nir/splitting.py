@@ -83,9 +83,10 @@ class _Series:
 
     def called(self) -> tuple[Any, State]:
         """Single calls, one after the other."""
-        outputs, state = [], None
+        outputs: list[Any] = []
+        state: Any = None
         for time in range(self.length):
-            y, state = self.net(**{name: values[time] for name, values in self.xs.items()}, state=state)
+            y, state = self.net(*(self.xs[port.name][time] for port in self.net.__dict__["@nir"].ports), state)
             outputs.append(y)
         if isinstance(outputs[0], dict):
             return {name: torch.stack([y[name] for y in outputs]) for name in outputs[0]}, state
