@@ -210,9 +210,8 @@ def nir_nodes(shape: Shape, kind: type[nir.NIRNode] | None = None) -> Blocks:
 
     Example:
         >>> from hypothesis import find
-        >>> block = find(nir_nodes((1, 2, 2), nir.AvgPool2d), lambda block: block.gives == (1, 2, 1))
-        >>> block.node.kernel_size, block.node.stride
-        (array([1, 2]), array([1, 1]))
+        >>> find(nir_nodes((2,), nir.Linear), lambda block: block.gives == (1,)).node.weight
+        array([[1., 1.]])
     """
     if kind is not None:
         return _MAKERS[kind][1](shape)
