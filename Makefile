@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 # Every install is pinned: without the pins pip would fetch another torch.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help demo test coverage test-frameworks lint types docs bench ci clean
+.PHONY: help demo test coverage test-frameworks lint types docs bench fuzz faults ci clean
 
 help:
 	@echo "make demo   export a transformer, unflatten it, compare the two"
@@ -15,6 +15,8 @@ help:
 	@echo "make types  type checks"
 	@echo "make docs   build the documentation into site/"
 	@echo "make bench  measure beside torch's unflatten"
+	@echo "make fuzz   try new random programs for FUZZ_MINUTES (60)"
+	@echo "make faults plant faults, and show that the properties find them"
 	@echo "make ci     everything that CI runs"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -53,6 +55,12 @@ docs: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python -m tests.benchmarks
 	$(BIN)/python -m tests.benchmarks.view
+
+fuzz: $(VENV)/.installed
+	$(BIN)/python tools/fuzz.py
+
+faults: $(VENV)/.installed
+	$(BIN)/python tools/plant_faults.py --jobs 2
 
 ci: lint types docs coverage test-frameworks
 

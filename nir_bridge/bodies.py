@@ -135,8 +135,11 @@ class _Writer:
     def node(self, number: int) -> None:
         """The value of a node."""
         unit = self.sources.units[number]
-        if number in self.values and not (self.is_root and unit.terms):
-            return
+        terms = unit.terms
+        if number in self.values:
+            terms = tuple(term for term in terms if self.is_inside(term))  # the parameter holds the others
+            if not terms:
+                return
         name = plain(self.sources.names[number])
         if unit.silent is not None:
             out = self.values[number] = self.local("silent")
@@ -144,7 +147,7 @@ class _Writer:
             self.steps.append(Apply(out.index, silence, (source, self.sources.silent_axes, unit.silent), {}))
             return
         own = (self.values[number],) if number in self.values else ()
-        x = self.total(unit.terms, f"{name}_in", own)
+        x = self.total(terms, f"{name}_in", own)
         if not unit.has_module:
             self.values[number] = x
             return

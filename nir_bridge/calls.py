@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import SymInt, Tensor, nn
 
 from nir_bridge.errors import CallError, ShapeError, StateError
 from nir_bridge.plan import Feedback, Part, Plan, Port
@@ -104,6 +104,22 @@ def batch_of(plan: Plan, inputs: Sequence[Tensor]) -> tuple[int, ...] | None:
             raise ShapeError(f"inputs differ in their batch axes: {first[1]} of {first[0]!r}, {batch} of {port.name!r}")
         first = first or (port.name, batch)
     return None if first is None else first[1]
+
+
+def check_batch(shape: Any) -> None:
+    """Checks what is to be the shape of a batch.
+
+    Raises:
+        CallError: it is no sequence of whole numbers.
+    """
+    sizes = shape if isinstance(shape, Sequence) and not isinstance(shape, str | bytes) else (None,)
+    if not all(isinstance(size, int) and size >= 0 for size in sizes) and not is_traced(sizes):
+        raise CallError(f"batch_shape is {shape!r}; the sizes of the batch axes are needed, e.g. (32,)")
+
+
+def is_traced(sizes: Sequence[Any]) -> bool:
+    """Whether sizes stand for numbers that are only known when a program runs."""
+    return all(isinstance(size, int | SymInt) for size in sizes)
 
 
 def check_state(module: nn.Module, state: State, batch: tuple[int, ...] | None) -> None:

@@ -83,7 +83,8 @@ class Dynamics:
         Raises:
             DynamicsError: there is no such preset, field or value.
         """
-        if name not in PRESETS:
+        given: Any = name
+        if not isinstance(given, str) or name not in PRESETS:
             near = difflib.get_close_matches(str(name), PRESETS, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise DynamicsError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}.{hint}")
@@ -105,7 +106,7 @@ class Dynamics:
 def _problems(dynamics: Dynamics) -> Any:
     for name, choices in _CHOICES.items():
         value = getattr(dynamics, name)
-        if value not in choices:
+        if not isinstance(value, str) or value not in choices:
             yield f"{name}={value!r} is none of {', '.join(map(repr, choices))}"
     dt: Any = dynamics.dt
     if isinstance(dt, bool) or not isinstance(dt, int | float) or not (math.isfinite(dt) and dt > 0):

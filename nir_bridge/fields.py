@@ -17,6 +17,8 @@ from nir_bridge.errors import NodeError
 from nir_bridge.surrogate import Slope
 
 Shape = tuple[int, ...]
+_LARGEST = 2**31
+"""No axis is as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,18 @@ class Fields:
             array = array.astype(np.float64)
         return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
 
+    def shape(self, field: str) -> Shape:
+        """The shape of a field, whatever it holds.
+
+        Raises:
+            NodeError: it is no array.
+        """
+        try:
+            shape: Shape = np.shape(self.raw(field))
+        except ValueError as error:
+            raise self.error(field, f"is no array: {error}") from error
+        return shape
+
     def finite(self, field: str) -> NDArray[Any]:
         """A field as an array without NaN.
 
@@ -107,8 +121,13 @@ class Fields:
         Raises:
             NodeError: it is something else.
         """
-        array = np.asarray(self.raw(field))
-        whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool(np.all(array == np.floor(array))))
+        try:
+            array = np.asarray(self.raw(field))
+        except ValueError as error:
+            raise self.error(field, f"is no array: {error}") from error
+        whole = array.dtype.kind in "iub" or (
+            array.dtype.kind == "f" and bool(np.all(np.isfinite(array) & (array == np.floor(array))))
+        )
         if not whole or array.size not in (1, count):
             raise self.error(field, f"is {self.raw(field)!r}; give one whole number or {count}")
         values = [int(value) for value in array.reshape(-1)]
@@ -145,12 +164,28 @@ def hold_constants(module: nn.Module, arrays: Mapping[str, NDArray[Any]], target
             module.register_buffer(name, tensor)
 
 
-def declared_shape(types: Any, key: str) -> Shape | None:
-    """The shape that a node declares; None where it declares none."""
-    if not isinstance(types, Mapping) or types.get(key) is None:
+def declared_shape(fields: Fields, side: str) -> Shape | None:
+    """The shape that a node declares; None where it declares none.
+
+    Args:
+        fields: the node.
+        side: `"input"` or `"output"`.
+
+    Raises:
+        NodeError: what it declares can't be a shape.
+    """
+    types = getattr(fields.node, f"{side}_type", None)
+    if types is not None and not isinstance(types, Mapping):
+        raise fields.error(f"{side}_type", f"is {types!r}; a dict is needed: {{{side!r}: np.array(shape)}}")
+    declared = types.get(side) if isinstance(types, Mapping) else None
+    if declared is None:
         return None
     try:
-        array = np.asarray(types[key])
-        return tuple(int(size) for size in array.reshape(-1)) if array.dtype.kind in "iufb" else None
-    except (TypeError, ValueError):
+        array = np.asarray(declared).reshape(-1)
+    except ValueError:
+        array = np.array(["no array"])
+    if array.dtype.kind in "OSU" and all(size is None for size in array.tolist()):
         return None
+    if array.dtype.kind in "iuf" and all(0 <= size < _LARGEST and size == int(size) for size in array.tolist()):
+        return tuple(int(size) for size in array)
+    raise fields.error(f"{side}_type", f"declares {declared!r}; whole numbers are needed, the sizes of the axes")

@@ -38,6 +38,8 @@ def read(path: str | os.PathLike[str]) -> nir.NIRNode:
         FileError: there is no file, or it is not NIR, or it is damaged.
         UnmappedNodeError: it holds a node of a type that the installed nir does not know.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise FileError(f"can't read a {type(path).__name__}; give the path of a file")
     path = Path(path)
     if not path.is_file():
         raise FileError(f"there is no file {str(path)!r}")

@@ -135,7 +135,7 @@ class _Level:
     @property
     def prefix(self) -> str:
         """What stands before names in labels."""
-        return f"{self.label}." if self.label else ""
+        return f"{self.label}." if self.path else ""
 
     def ports(self, kind: type[nir.NIRNode]) -> list[str]:
         """The Input or Output nodes, by name."""
@@ -168,15 +168,20 @@ class _Level:
                 return self.path, name
             inner = levels[self.path + self.paths[name]]
             return inner.path, inner.only_port(kind, edge)
-        for at in range(len(name) - 1, 0, -1):
-            if name[at] == "." and name[:at] in self.inner:
-                inner = levels[self.path + self.paths[name[:at]]]
-                if name[at + 1 :] in inner.ports(kind):
-                    return inner.path, name[at + 1 :]
-                ports = ", ".join(repr(f"{name[:at]}.{port}") for port in inner.ports(kind))
-                raise GraphError(
-                    f"edge {edge}: {name!r} is no {kind.__name__} of graph {inner.label!r}; it has {ports or 'none'}"
-                )
+        graphs = [
+            (levels[self.path + self.paths[name[:at]]], name[at + 1 :])
+            for at in range(len(name) - 1, -1, -1)
+            if name[at] == "." and name[:at] in self.inner
+        ]
+        for inner, port in graphs:
+            if port in inner.ports(kind):
+                return inner.path, port
+        if graphs:
+            inner = graphs[0][0]
+            ports = ", ".join(repr(f"{inner.label}.{port}") for port in inner.ports(kind))
+            raise GraphError(
+                f"edge {edge}: {name!r} is no {kind.__name__} of graph {inner.label!r}; it has {ports or 'none'}"
+            )
         known = ", ".join(map(repr, sorted(self.graph.nodes)[:12]))
         raise GraphError(f"edge {edge}: its {side} {name!r} is no node of the graph; there are {known}")
 

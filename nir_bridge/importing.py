@@ -12,7 +12,7 @@ from torch import nn
 
 from nir_bridge.bodies import Sources, Written, output_name, previous_key, reserved_names, write
 from nir_bridge.dynamics import Dynamics, as_dynamics
-from nir_bridge.errors import GraphError, NIRBridgeError
+from nir_bridge.errors import CallError, GraphError, NIRBridgeError
 from nir_bridge.fields import Target
 from nir_bridge.files import read
 from nir_bridge.flattening import FlatGraph, FlatNode, Path, flatten
@@ -70,6 +70,7 @@ def from_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
         NodeError: a field of a node can't be used; `ShapeError` where shapes don't fit.
         NodeMapError: the node map, or what it made, can't be used; `UnmappedNodeError` where a type has no factory.
         DynamicsError: there are no such dynamics.
+        CallError: there is no such device or type of numbers.
 
     Example:
         >>> import nir, numpy as np, torch
@@ -90,11 +91,24 @@ def from_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
     if not isinstance(node, nir.NIRNode):
         raise GraphError(f"can't import a {type(node).__name__}; give a nir.NIRGraph, a nir.NIRNode, or a file's path")
     rules = as_dynamics(noted(node) or "nir" if dynamics is None else dynamics, dt)
-    target = Target(torch.device(device or "cpu"), dtype, rules, as_slope(surrogate), learn_dynamics)
+    target = Target(_device(device), _number_type(dtype), rules, as_slope(surrogate), learn_dynamics)
     if not isinstance(node, nir.NIRGraph):
         return _single(node, mapped, target)
     with paused_collector():
         return _Builder(node, mapped, target).build()
+
+
+def _device(given: Any) -> torch.device:
+    try:
+        return torch.device("cpu" if given is None else given)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise CallError(f"device is {given!r}; give a torch.device or its name, e.g. 'cpu'") from error
+
+
+def _number_type(given: Any) -> torch.dtype:
+    if isinstance(given, torch.dtype) and given.is_floating_point:
+        return given
+    raise CallError(f"dtype is {given!r}; give a floating point type, e.g. torch.float32")
 
 
 def _single(node: nir.NIRNode, node_map: NodeMap, target: Target) -> nn.Module:

@@ -117,9 +117,7 @@ class _Maker:
         if leaf is None:
             leaf = self.shared[id(node.node)] = self.leaf(node, fields, primitive, given)
         self.leaves[number] = leaf
-        self.takes[number] = given or (
-            primitive.takes(fields) if primitive else declared_shape(node.node.input_type, "input")
-        )
+        self.takes[number] = given or (primitive.takes(fields) if primitive else declared_shape(fields, "input"))
         self.gives[number] = self.given_by(leaf, fields, primitive, given)
 
     def given_by(self, leaf: Leaf, fields: Fields, primitive: Primitive | None, given: Shape | None) -> Shape | None:
@@ -152,13 +150,12 @@ class _Maker:
 
     def port_shape(self, number: int, node: FlatNode, given: Shape | None) -> Shape | None:
         """The shape of what goes through an Input or Output node."""
-        kind, types = (
-            ("input", node.node.input_type) if isinstance(node.node, nir.Input) else ("output", node.node.output_type)
-        )
-        declared = declared_shape(types, kind)
+        kind = "input" if isinstance(node.node, nir.Input) else "output"
+        fields = Fields(node.label, node.node)
+        declared = declared_shape(fields, kind)
         if given is not None:
             if declared is not None and _squeezed(declared) != _squeezed(given):
-                raise Fields(node.label, node.node).error(
+                raise fields.error(
                     f"{kind}_type", f"declares the shape {declared}, but gets {given}; correct one of them", ShapeError
                 )
             return given
@@ -166,17 +163,23 @@ class _Maker:
 
     def wanted(self, number: int, declared: Shape | None) -> Shape | None:
         """The shape of an input, from what it declares and what its users take: exporters leave batch axes in."""
-        for user in self.users.get(number, ()):
-            node = self.flat.nodes[user]
-            primitive = primitive_of(node.node)
-            if primitive is None or node.made is not None or self.node_map.factory(node.node) is not None:
+        taken = [self.taken(user) for user in self.users.get(number, ())]
+        if declared is not None and declared in taken:
+            return declared
+        for shape in taken:
+            if shape is None or (declared is None and not _squeezed(shape)):
                 continue
-            taken = primitive.takes(Fields(node.label, node.node))
-            if taken is None or (declared is None and not _squeezed(taken)):
-                continue
-            if declared is None or (declared != taken and _squeezed(declared) == _squeezed(taken)):
-                return taken
+            if declared is None or _squeezed(declared) == _squeezed(shape):
+                return shape
         return declared
+
+    def taken(self, number: int) -> Shape | None:
+        """The shape that a node says it takes; None where it doesn't."""
+        node = self.flat.nodes[number]
+        primitive = primitive_of(node.node)
+        if primitive is None or node.made is not None or self.node_map.factory(node.node) is not None:
+            return None
+        return primitive.takes(Fields(node.label, node.node))
 
     def summed(self, number: int, *, delayed: bool) -> Shape | None:
         """The shape of the sum of all edges into a node, delayed ones only where asked for."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from nir_bridge.calls import admit, batch_of, check_state
+from nir_bridge.calls import admit, batch_of, check_batch, check_state
 from nir_bridge.drawing import read_network
 from nir_bridge.flattening import Path
 from nir_bridge.plan import Plan, Port
@@ -132,8 +132,10 @@ class NIRModule(UnflattenedModule):
             CallError: inputs are missing or no tensors, or the series is empty.
             RecordError: nothing has such a path.
         """
-        ys, state, recorded = run_series(self, xs, state, time_dim, tuple(record), layerwise)
-        return (ys, state, recorded) if record else (ys, state)
+        asked: Any = record
+        names = tuple(asked) if isinstance(asked, Iterable) and not isinstance(asked, str | bytes) else (asked,)
+        ys, state, recorded = run_series(self, xs, state, time_dim, names, layerwise)
+        return (ys, state, recorded) if names else (ys, state)
 
     def source_tree(self) -> Tree:
         """What `unflatten.source.write` writes: one step, for any number of inputs along one batch axis."""
@@ -147,6 +149,7 @@ class NIRModule(UnflattenedModule):
             like: gives device and type to what has no parameters around it.
         """
         plan: Plan = self.__dict__[PLAN]
+        check_batch(batch_shape)
         parts: dict[Path, Any] = {part.path: self._start(part.path, batch_shape, like) for part in plan.parts}
         if plan.feedback:
             near = next((tensor for tensor in self.parameters() if tensor.is_floating_point()), like)

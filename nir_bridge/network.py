@@ -26,7 +26,7 @@ def units_of(flat: FlatGraph, delayed: frozenset[int], made: Made) -> list[Unit]
         terms[edge.target].append(Term(edge.source, at in delayed, _level(flat, edge)))
     silent: dict[Shape, int] = {}
     for number, found in enumerate(terms):
-        if not found and number not in flat.scopes[()].inputs:
+        if _lacks_input(flat, number, found):
             found.append(Term(silent.setdefault(_silence(flat, made, number), len(flat.nodes) + len(silent)), False, 0))
     units = []
     for number, node in enumerate(flat.nodes):
@@ -53,6 +53,14 @@ def units_of(flat: FlatGraph, delayed: frozenset[int], made: Made) -> list[Unit]
         path = (f"%0{len(units) - len(flat.nodes)}",)
         units.append(Unit(path, "silence", (Term(first, False, 0),), has_module=False, silent=shape))
     return units
+
+
+def _lacks_input(flat: FlatGraph, number: int, terms: list[Term]) -> bool:
+    """Whether a node gets nothing; an Input of a nested graph also where all that it gets is from inside."""
+    scope = flat.nodes[number].scope
+    if not terms or not scope or number not in flat.scopes[scope].inputs:
+        return not terms and number not in flat.scopes[()].inputs
+    return all(term.level >= len(scope) for term in terms)
 
 
 def _level(flat: FlatGraph, edge: FlatEdge) -> int:

@@ -38,7 +38,11 @@ class NodeMap(Mapping[type[nir.NIRNode], Factory]):
 
     def __init__(self, entries: Mapping[type[nir.NIRNode], Factory] | None = None) -> None:
         self._entries: dict[type[nir.NIRNode], Factory] = {}
-        for kind, factory in dict(entries or {}).items():
+        if entries is not None and not isinstance(entries, Mapping):
+            raise NodeMapError(
+                f"a node map is made of a mapping from types of nodes to factories, not of a {type(entries).__name__}"
+            )
+        for kind, factory in (entries or {}).items():
             self._add(kind, factory)
 
     def _add(self, kind: Any, factory: Any) -> None:

@@ -32,6 +32,7 @@ def run_series(
 ) -> tuple[Any, State, Recorded]:
     """What `NIRModule.run` does."""
     plan: Plan = module.__dict__[PLAN]
+    _check_call(xs, time_dim, record)
     series, time_dim = _series(plan, xs, time_dim)
     batch = batch_of(plan, [values[0] for values in series])
     if plan.stateful and state is None:
@@ -48,6 +49,16 @@ def run_series(
     ys: Any = {name: values.movedim(0, time_dim) for name, values in outputs.items()}
     recorded = {name: values.movedim(0, time_dim) for name, values in kept.items()}
     return ys if len(plan.outputs) != 1 else ys[plan.outputs[0]], state or State(), MappingProxyType(recorded)
+
+
+def _check_call(xs: Any, time_dim: Any, record: Any) -> None:
+    """Checks the kinds of what a run is called with."""
+    if not isinstance(xs, Tensor | Mapping | tuple | list):
+        raise CallError(f"the series is a {type(xs).__name__}; give a tensor, or a tuple or a dict of them")
+    if not isinstance(time_dim, int) or isinstance(time_dim, bool):
+        raise CallError(f"time_dim is {time_dim!r}; the number of an axis is needed")
+    if not all(isinstance(name, str) for name in record):
+        raise RecordError(f"record is {record!r}; a sequence of paths is needed")
 
 
 def _check_parts(module: nn.Module, plan: Plan, asked: Mapping[str, Wanted]) -> None:

@@ -51,6 +51,8 @@ class State(Mapping[str, Any]):
 
     def __getitem__(self, path: str) -> Any:
         parts = self._parts
+        if not isinstance(path, str):
+            raise StateError(f"the parts of a state are reached by name or path, not by a {type(path).__name__}")
         return parts[path] if path in parts else _walk(self, path)
 
     def __iter__(self) -> Iterator[str]:
@@ -109,10 +111,12 @@ class State(Mapping[str, Any]):
         Raises:
             StateError: there is nothing at a path.
         """
+        if not isinstance(parts, Mapping):
+            raise StateError(f"give a mapping from paths to values, not a {type(parts).__name__}")
         made = self
         for path, value in parts.items():
             _walk(made, path)
-            made = _replaced(made, path, value)
+            made = _replaced(made, _steps(made, path) or (), value)
         return made
 
     def tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -142,7 +146,7 @@ def at_path(state: State, path: tuple[str, ...]) -> Any:
     """A part of a state."""
     value: Any = state
     for name in path:
-        value = value[name]
+        value = value._parts[name] if isinstance(value, State) else value[name]
     return value
 
 
@@ -164,28 +168,32 @@ def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
-def _first(state: State, path: str) -> str | None:
-    """The part of a state that a path goes through."""
-    return next((name for name in state if path == name or path.startswith(f"{name}.")), None)
-
-
 def _walk(state: State, path: str) -> Any:
-    value: Any = state
-    rest: str | None = path
-    while rest is not None:
-        name = _first(value, rest) if isinstance(value, State) else None
-        if name is None:
-            raise StateError(f"the state has nothing at {path!r}; it has {', '.join(state)}")
-        value = value[name]
-        rest = rest[len(name) + 1 :] if rest != name else None
-    return value
+    """What is at a path."""
+    steps = _steps(state, path)
+    if steps is None:
+        raise StateError(f"the state has nothing at {path!r}; it has {', '.join(state)}")
+    return at_path(state, steps)
 
 
-def _replaced(state: State, path: str, value: Any) -> State:
-    name = _first(state, path)
-    if name is None or path == name:
-        return State(**{**dict(state), path: value})
-    return State(**{**dict(state), name: _replaced(state[name], path[len(name) + 1 :], value)})
+def _steps(state: Any, path: str) -> tuple[str, ...] | None:
+    """The parts that a path goes through; the names of parts may hold dots, so that longer ones are tried first."""
+    if not isinstance(state, State):
+        return None
+    parts = dict(state)
+    if path in parts:
+        return (path,)
+    for name in sorted(parts, key=len, reverse=True):
+        if path.startswith(f"{name}."):
+            rest = _steps(parts[name], path[len(name) + 1 :])
+            if rest is not None:
+                return (name, *rest)
+    return None
+
+
+def _replaced(state: State, steps: tuple[str, ...], value: Any) -> State:
+    inner = value if len(steps) == 1 else _replaced(dict(state)[steps[0]], steps[1:], value)
+    return State(**{**dict(state), steps[0]: inner})
 
 
 def _flatten(state: State) -> tuple[list[Any], list[str]]:

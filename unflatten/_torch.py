@@ -11,8 +11,9 @@ import importlib
 import logging
 import re
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, BinaryIO
 
 import sympy
@@ -36,8 +37,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import TreeSpec
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.solve import try_solve
-
-from unflatten.fields import Fields
 
 __all__ = [
     "SYMPY_INTERP",
@@ -163,41 +162,6 @@ class Local(threading.local):
 
     def __init__(self) -> None:
         self.inside = False
-
-
-def tree_structure_matches(value: object, spec: TreeSpec) -> bool:
-    """Whether a value nests as a spec says; the order of a dict's keys does not matter (`eq_spec`, 2.6)."""
-    return _nests(value, spec)
-
-
-def _nests(value: Any, spec: TreeSpec) -> bool:
-    if spec.is_leaf():
-        if isinstance(value, (dict, list, tuple)):  # dynamo can't trace `dict | list`
-            return isinstance(value, torch.Size) or is_leaf_value(value)
-        return True
-    if isinstance(spec.context, Fields):
-        names = spec.context.names
-        return type(value) is spec.type and all(
-            hasattr(value, name) and _nests(getattr(value, name), child)
-            for name, child in zip(names, spec.children(), strict=True)
-        )
-    if spec.type is dict:
-        return (
-            type(value) is dict
-            and len(value) == spec.num_children
-            and all(
-                key in value and _nests(value[key], child)
-                for key, child in zip(spec.context, spec.children(), strict=True)
-            )
-        )
-    if spec.type in (tuple, list):
-        return (
-            isinstance(value, spec.type)
-            and (type(value) is spec.type or type(value) is torch.Size)
-            and len(value) == spec.num_children
-            and all(_nests(item, child) for item, child in zip(value, spec.children(), strict=True))
-        )
-    return bool(pytree.tree_structure(value) == spec)
 
 
 def is_leaf_value(value: object) -> bool:
@@ -396,3 +360,37 @@ def size_hint(size: Any) -> int | None:
 def is_composite(op: OpOverload) -> bool:
     """Whether an operator only calls others (`CompositeImplicitAutograd`, 1.9)."""
     return bool(op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd))
+
+
+def leaves_with_paths(value: Any) -> list[tuple[str, Any]]:
+    """The leaves of a nested value, each with the code that reaches it. `tree_flatten_with_path` since 2.1."""
+    return [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_flatten_with_path(value)[0]]
+
+
+def is_write(node: torch.fx.Node) -> bool:
+    """Whether a node changes one of its arguments, by its schema."""
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+
+
+def is_ordered(node: torch.fx.Node) -> bool:
+    """Whether a node must keep its place among others of which the same holds: writes, random numbers, checks."""
+    target = node.target
+    if isinstance(target, OpOverload):
+        off = any(argument is False for argument in node.args[2:])
+        random = torch.Tag.nondeterministic_seeded in target.tags and not off
+        return target._schema.is_mutable or random or not target._schema.returns
+    return isinstance(target, HigherOrderOperator)
+
+
+def set_graph_module(program: ExportedProgram, module: torch.fx.GraphModule) -> None:
+    """Gives a program another graph; there is no public way (2.13)."""
+    program._graph_module = module
+
+
+def joint_graph_module(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.fx.GraphModule:
+    """The joint graph of AOTAutograd, with descriptors. Since 2.9; torch deprecates what it uses there (2.13)."""
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: PLC0415  # slow to import
+
+    with warnings.catch_warnings(), ExitStack() as stack:
+        warnings.simplefilter("ignore")
+        return aot_export_joint_with_descriptors(stack, model, args, kwargs).graph_module

@@ -115,6 +115,24 @@ class IllegalMoveError(ViewError):
     """Nodes can't be moved as asked: a value, a write or the order of effects forbids it; nothing is changed."""
 
 
+class DifferenceError(UnflattenError, AssertionError):
+    """Two things that a test says are the same differ.
+
+    Attributes:
+        differences: everything in which they differ.
+        script: Python that shows the difference again.
+    """
+
+    def __init__(self, message: str, differences: Iterable[object] = (), script: str = "") -> None:
+        super().__init__(message)
+        self.differences = tuple(differences)
+        self.script = script
+
+
+class UnknownFeatureError(UnflattenError, TypeError):
+    """A strategy was told to switch something on or off that it does not know."""
+
+
 class StructureError(UnflattenError, RuntimeError):
     """A value of this package contradicts itself: a fault here, not of the caller."""
 

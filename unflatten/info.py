@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import fx, nn
@@ -124,12 +124,23 @@ def known_calls(root: nn.Module, path: str) -> tuple[KnownCall, ...]:
     return calls_of(root.modules(), root.get_submodule(path))
 
 
-def calls_of(holders: Iterable[nn.Module], module: nn.Module) -> tuple[KnownCall, ...]:
+Children = Mapping[str, nn.Module | None]
+
+
+def children_of(module: nn.Module) -> Children:
+    """What a module holds."""
+    return module._modules
+
+
+def calls_of(
+    holders: Iterable[nn.Module], module: nn.Module, children: Callable[[nn.Module], Children] = children_of
+) -> tuple[KnownCall, ...]:
     """The calls that a program makes of a module; nothing where none of the holders knows.
 
     Args:
         holders: modules that may be around it.
         module: the module.
+        children: what a module holds, where that is not what it shows.
     """
     if PLACE in module.__dict__:
         own: Place = module.__dict__[PLACE]
@@ -137,7 +148,7 @@ def calls_of(holders: Iterable[nn.Module], module: nn.Module) -> tuple[KnownCall
     for holder in holders:
         place: Place | None = holder.__dict__.get(PLACE)
         for path, calls in (place.genuine if place else {}).items():
-            if _inside(holder, path) is module:
+            if _inside(holder, path, children) is module:
                 return calls
     return ()
 
@@ -153,15 +164,15 @@ def all_calls(root: nn.Module) -> dict[nn.Module, tuple[KnownCall, ...]]:
         place: Place | None = holder.__dict__.get(PLACE)
         if place is not None:
             found[holder] = place.calls
-            inner = ((_inside(holder, path), calls) for path, calls in place.genuine.items())
+            inner = ((_inside(holder, path, children_of), calls) for path, calls in place.genuine.items())
             found.update((module, calls) for module, calls in inner if module is not None)
     return found
 
 
-def _inside(holder: nn.Module, path: str) -> nn.Module | None:
+def _inside(holder: nn.Module, path: str, children: Callable[[nn.Module], Children]) -> nn.Module | None:
     found: nn.Module | None = holder
     for name in path.split("."):
-        found = found._modules.get(name) if found is not None else None
+        found = children(found).get(name) if found is not None else None
     return found
 
 

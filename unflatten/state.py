@@ -6,7 +6,7 @@ it on request, is copied, and then what shared memory before shares it afterward
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +67,7 @@ class StatePlan:
 
 def plan_state(program: FlatProgram) -> StatePlan:
     """Finds every state entry of a program and what it is an alias of."""
-    entries = [*_registered(program), *_non_persistent(program), *_constants(program)]
+    entries = [*_in_order(program, _registered(program), _non_persistent(program)), *_constants(program)]
     by_tensor: dict[Hashable, list[tuple[ModulePath, str]]] = {}
     for entry in entries:
         by_tensor.setdefault(_key(entry.value, entry.source), []).append((entry.owner, entry.name))
@@ -106,6 +106,26 @@ def _non_persistent(program: FlatProgram) -> Iterable[StateEntry]:
         if value.source in (Source.BUFFER, Source.PARAMETER) and value.fqn not in held:
             owner, name = _owner_and_name(value.fqn)
             yield StateEntry(owner, name, value.source, value.persistent, program.source.constants[value.fqn])
+
+
+def _in_order(
+    program: FlatProgram, registered: Iterable[StateEntry], others: Iterable[StateEntry]
+) -> Iterator[StateEntry]:
+    """Both kinds, with each that is not persistent where the original registered it: the inputs are in that order."""
+    persistent = {(entry.owner, entry.name): entry for entry in registered}
+    waiting = {(entry.owner, entry.name): entry for entry in others}
+    before: dict[tuple[ModulePath, str], list[StateEntry]] = {}
+    passed: list[StateEntry] = []
+    for value in program.inputs:
+        place = _owner_and_name(value.fqn)
+        if place in waiting:
+            passed.append(waiting[place])
+        elif value.source is Source.BUFFER and place in persistent:
+            before[place], passed = passed, []
+    for place, entry in persistent.items():
+        yield from before.get(place, ())
+        yield entry
+    yield from passed
 
 
 def _constants(program: FlatProgram) -> Iterable[StateEntry]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import nir
 import torch
 
-from nir_bridge.fields import Target, declared_shape
+from nir_bridge.fields import Fields, Target, declared_shape
 from nir_bridge.flattening import flatten
 from nir_bridge.making import make_modules, primitive_of
 from nir_bridge.node_map import NodeMap
@@ -22,7 +22,7 @@ def verify(graph: nir.NIRGraph, setting: Setting) -> None:
     """
     flat = flatten(graph, lambda *_: None)
     for number in flat.scopes[()].inputs:
-        if declared_shape(flat.nodes[number].node.input_type, "input") is None:
+        if declared_shape(Fields(flat.nodes[number].label, flat.nodes[number].node), "input") is None:
             return
     if not all(node.is_junction or primitive_of(node.node) for node in flat.nodes):
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 from torch import nn
 
 from nir_bridge.errors import ShapeError
@@ -36,7 +35,7 @@ def mismatch(fields: Fields, field: str, wanted: object, given: Shape) -> ShapeE
 
 def field_shape(fields: Fields, field: str) -> Shape | None:
     """The shape of a field; None for a single number, which fits any input."""
-    shape: Shape = np.shape(fields.raw(field))
+    shape: Shape = fields.shape(field)
     return shape or None
 
 

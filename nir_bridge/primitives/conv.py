@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from nir_bridge.errors import ShapeError
@@ -21,7 +20,7 @@ class _Settings:
     def __init__(self, fields: Fields, rank: int) -> None:
         self.fields = fields
         self.rank = rank
-        self.weight: Shape = np.shape(fields.raw("weight"))
+        self.weight: Shape = fields.shape("weight")
         if len(self.weight) != rank + 2:
             wanted = f"(C_out, C_in / groups, {', '.join(['kernel'] * rank)})"
             raise fields.error("weight", f"has shape {self.weight}; {wanted} is needed", ShapeError)

@@ -12,7 +12,7 @@ from nir_bridge.primitives.base import Primitive, mismatch
 
 
 def _takes(fields: Fields) -> Shape | None:
-    return declared_shape(fields.raw("input_type"), "input")
+    return declared_shape(fields, "input")
 
 
 def _axes(fields: Fields, rank: int) -> tuple[int, int]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -51,29 +50,30 @@ class Scale(nn.Module):
         return f"{tuple(self.scale.shape)}"
 
 
-def _weight(fields: Fields) -> NDArray[Any]:
-    weight = np.asarray(fields.raw("weight"))
-    if weight.ndim < 2:
-        raise fields.error("weight", f"has shape {weight.shape}; at least (out, in) is needed", ShapeError)
-    return weight
+def _weight(fields: Fields) -> Shape:
+    """The shape of the weight."""
+    shape = fields.shape("weight")
+    if len(shape) < 2:
+        raise fields.error("weight", f"has shape {shape}; at least (out, in) is needed", ShapeError)
+    return shape
 
 
 def _takes(fields: Fields) -> Shape:
-    shape = _weight(fields).shape
+    shape = _weight(fields)
     return (*shape[:-2], shape[-1])
 
 
 def _gives(fields: Fields, given: Shape | None) -> Shape:
     if given is not None and given != _takes(fields):
         raise mismatch(fields, "weight", _takes(fields), given)
-    return _weight(fields).shape[:-1]
+    return _weight(fields)[:-1]
 
 
 def _bias(fields: Fields) -> NDArray[Any] | None:
     """The bias, where there is one: of the shape of the outputs, or broadcast along their leading axes."""
     if getattr(fields.node, "bias", None) is None:
         return None
-    out, bias = _weight(fields).shape[:-1], fields.finite("bias")
+    out, bias = _weight(fields)[:-1], fields.finite("bias")
     if bias.shape not in (out, out[-1:]):
         raise fields.error("bias", f"has shape {bias.shape}, but the weight gives {out}", ShapeError)
     return bias

@@ -235,7 +235,7 @@ def shape_of(kind: type[Neuron], fields: Fields) -> Shape | None:
     """
     shape: Shape = ()
     for name in kind.constants:
-        own: Shape = np.shape(fields.raw(name))
+        own: Shape = fields.shape(name)
         try:
             shape = np.broadcast_shapes(shape, own)
         except ValueError:

@@ -28,10 +28,10 @@ from torch.export import unflatten as torch_unflatten
 import unflatten
 from tests.benchmarks.__main__ import seconds
 from tests.benchmarks.architectures import ARCHITECTURES
-from tests.support.calling import Call, calls_of
 from tests.support.comparing import differences
 from tests.support.reordering import ORDERS, reorder
 from unflatten.leaves.registry import dotted, for_class
+from unflatten.testing.running import Call, calls_of
 
 Kwargs = dict[str, Any]
 Unflatten = Callable[[ExportedProgram], nn.Module]

@@ -96,7 +96,7 @@ def measure(build: Callable[[], tuple[Any, ...]], recorded: bool, folder: Path) 
     target = source.write(program, folder)
     loaded = source.load(target)
     given = run(loaded, args, kwargs)
-    problems = [
+    problems: list[Any] = [
         problem
         for want, have, where in zip(expected, given, ("outputs", "gradients", "state"), strict=True)
         for problem in differences(want, have, where)

@@ -13,11 +13,11 @@ from torch import nn
 
 from nir_bridge import from_nir, read, to_nir, write
 from nir_bridge.errors import NIRBridgeError
-from tests.properties.nir_graphs import graphs
 from tests.support.nir_same import assert_same
+from unflatten.testing.nir import nir_graphs
 
 
-@given(graphs())
+@given(nir_graphs())
 @settings(max_examples=30, deadline=None)
 def test_networks_come_back_as_the_graphs_that_they_were(graph: nir.NIRGraph) -> None:
     try:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from torch import Tensor, fx, nn
 
-from tests.properties import test_unflatten
 from tests.support import capturing
 from tests.support.comparing import differences
 from tests.support.running import values_of
@@ -25,7 +24,6 @@ from unflatten.view.region import Region
 
 aten = torch.ops.aten
 Shape = list[tuple[str, Any, str]]
-_ = test_unflatten  # it loads the profile
 _FIXED = ("placeholder", "get_attr", "output")
 _PICK = st.integers(0, 10_000)
 _PICKS = st.lists(_PICK, min_size=1, max_size=3)

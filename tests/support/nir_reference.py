@@ -1,115 +1,148 @@
-"""A slow and plain simulation of NIR graphs, to compare with: dictionaries of numbers, no torch, no modules."""
+"""A slow and plain simulation of NIR graphs, to compare with: dictionaries of arrays, no torch, no modules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import nir
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-DT = 1e-4
+from nir_bridge import Dynamics
+from tests.support.nir_equations import Array, State, step
+
+Name = tuple[str, ...]
+Label = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Flat:
-    """Nodes by full name, and edges between full names as they are written."""
+    """Nodes by their names and those of the graphs around them; edges with what they are called."""
 
-    nodes: Mapping[str, nir.NIRNode]
-    edges: Sequence[tuple[str, str, tuple[str, str]]]
+    nodes: Mapping[Name, nir.NIRNode]
+    edges: Sequence[tuple[Name, Name, Label]]
 
 
-def flat_of(graph: nir.NIRGraph, prefix: str = "") -> Flat:
-    """A graph and all inside it; the names of graphs stand before those of nodes, with a slash."""
-    nodes: dict[str, nir.NIRNode] = {}
-    edges: list[tuple[str, str, tuple[str, str]]] = []
-    label = prefix.replace("/", ".")
+def flat_of(graph: nir.NIRGraph) -> Flat:
+    """A graph and all inside it."""
+    nodes: dict[Name, nir.NIRNode] = {}
+    edges: list[tuple[Name, Name, Label]] = []
+    for prefix, inner in graphs_of(graph, ()):
+        nodes.update(((*prefix, name), node) for name, node in inner.nodes.items())
+        for source, target in inner.edges:
+            ends = (*prefix, *end(inner, source, nir.Output)), (*prefix, *end(inner, target, nir.Input))
+            edges.append((*ends, (".".join((*prefix, source)), ".".join((*prefix, target)))))
+    return Flat({name: node for name, node in nodes.items() if not isinstance(node, nir.NIRGraph)}, edges)
+
+
+def graphs_of(graph: nir.NIRGraph, prefix: Name) -> Iterator[tuple[Name, nir.NIRGraph]]:
+    yield prefix, graph
     for name, node in graph.nodes.items():
         if isinstance(node, nir.NIRGraph):
-            inner = flat_of(node, f"{prefix}{name}/")
-            nodes.update(inner.nodes)
-            edges += inner.edges
-        else:
-            nodes[prefix + name] = node
-    for source, target in graph.edges:
-        a, b = end(graph, source, nir.Output), end(graph, target, nir.Input)
-        edges.append((prefix + a, prefix + b, (label + source, label + target)))
-    return Flat(nodes, edges)
+            yield from graphs_of(node, (*prefix, name))
 
 
-def end(graph: nir.NIRGraph, name: str, kind: type[nir.NIRNode]) -> str:
-    """The node at an end of an edge: itself or a port of a graph."""
-    if name in graph.nodes and not isinstance(graph.nodes[name], nir.NIRGraph):
-        return name
-    if name in graph.nodes:
-        ports = [port for port, node in graph.nodes[name].nodes.items() if isinstance(node, kind)]
-        return f"{name}/{ports[0]}"
-    inner, _, port = name.rpartition(".")
-    return f"{inner}/{port}"
+def end(graph: nir.NIRGraph, name: str, kind: type[nir.NIRNode]) -> Name:
+    """The node at an end of an edge: itself, the only port of a graph, or the port that is named."""
+    node = graph.nodes.get(name)
+    if isinstance(node, nir.NIRGraph):
+        (port,) = [port for port, inner in node.nodes.items() if isinstance(inner, kind)]
+        return name, port
+    if node is not None:
+        return (name,)
+    (found,) = [
+        (outer, port)
+        for outer, inner in graph.nodes.items()
+        if isinstance(inner, nir.NIRGraph)
+        for port, held in inner.nodes.items()
+        if isinstance(held, kind) and f"{outer}.{port}" == name
+    ]
+    return found
 
 
-def simulate(graph: nir.NIRGraph, inputs: Mapping[str, Array], delayed: set[tuple[str, str]]) -> dict[str, Array]:
+def simulate(
+    graph: nir.NIRGraph, inputs: Mapping[str, Array], delayed: set[Label], rules: Dynamics | None = None
+) -> dict[Name, Array]:
     """The value of each node for each step.
 
     Args:
-        graph: the graph, with default dynamics.
+        graph: the graph.
         inputs: a series for each Input.
-        delayed: the edges, as they are written, that carry the value of the step before.
+        delayed: the edges, as they are called, that carry the value of the step before.
+        rules: how steps are taken.
     """
-    flat = flat_of(graph)
+    flat, rules = flat_of(graph), rules or Dynamics()
     order = topological(flat, delayed)
-    length = len(next(iter(inputs.values())))
-    state: dict[str, Any] = {}
-    before: dict[str, Array] = {}
-    series: dict[str, list[Array]] = {name: [] for name in flat.nodes}
-    for time in range(length):
-        now: dict[str, Array] = {}
-        for name in order:
-            total = inputs[name][time] if name in inputs else np.zeros(1)
-            for source, target, label in flat.edges:
-                if target == name:
-                    late = label in delayed
-                    total = total + (before.get(source, np.zeros(1)) if late else now[source])
-            now[name] = step(name, flat.nodes[name], total, state)
-            series[name].append(now[name])
-        before = now
-    return {name: np.stack(values) for name, values in series.items()}
+    into: dict[Name, list[tuple[Name, bool]]] = {name: [] for name in flat.nodes}
+    for source, target, label in flat.edges:
+        into[target].append((source, label in delayed))
+    before = first_values(flat, order, into, {name: xs[0] for name, xs in inputs.items()}, rules)
+    states: dict[Name, State] = {name: {} for name in flat.nodes}
+    series: dict[Name, list[Array]] = {name: [] for name in flat.nodes}
+    for time in range(len(next(iter(inputs.values())))):
+        before = one_step(flat, order, into, ({n: xs[time] for n, xs in inputs.items()}, before, states), rules)
+        for name, values in series.items():
+            values.append(before[name])
+    shapes = {name: np.broadcast_shapes(*(np.shape(value) for value in values)) for name, values in series.items()}
+    return {
+        name: np.stack([np.broadcast_to(value, shapes[name]) for value in values]) for name, values in series.items()
+    }
 
 
-def topological(flat: Flat, delayed: set[tuple[str, str]]) -> list[str]:
+def one_step(
+    flat: Flat,
+    order: Sequence[Name],
+    into: Mapping[Name, Sequence[tuple[Name, bool]]],
+    now: tuple[Mapping[str, Array], Mapping[Name, Array], Mapping[Name, State]],
+    rules: Dynamics,
+) -> dict[Name, Array]:
+    """The values of all nodes in one step."""
+    given, before, states = now
+    before = {name: coming(states[name], value, rules) for name, value in before.items()}
+    values: dict[Name, Array] = {}
+    for name in order:
+        total = given[name[0]] if len(name) == 1 and name[0] in given else np.zeros(())
+        for source, late in into[name]:
+            total = total + (before[source] if late else values[source])
+        values[name] = step(flat.nodes[name], total, states[name], rules)
+    return values
+
+
+def coming(state: State, last: Array, rules: Dynamics) -> Array:
+    """What a delayed edge brings: the last value, or, of spikes that come out late, those that come out now."""
+    made = state.get("out", [])
+    if "out" not in state or not rules.output_lag or not made:
+        return last
+    return made[-rules.output_lag] if len(made) >= rules.output_lag else np.zeros(np.shape(made[0]))
+
+
+def first_values(
+    flat: Flat,
+    order: Sequence[Name],
+    into: Mapping[Name, Sequence[tuple[Name, bool]]],
+    given: Mapping[str, Array],
+    rules: Dynamics,
+) -> dict[Name, Array]:
+    """Zeros of every node's shape, found by dry steps."""
+    before: dict[Name, Array] = {name: np.zeros(()) for name in flat.nodes}
+    while True:
+        values = one_step(flat, order, into, (given, before, {name: {} for name in flat.nodes}), rules)
+        zeros = {name: np.zeros(np.shape(value)) for name, value in values.items()}
+        if all(np.shape(before[name]) == np.shape(zero) for name, zero in zeros.items()):
+            return zeros
+        before = zeros
+
+
+def topological(flat: Flat, delayed: set[Label]) -> list[Name]:
     """The nodes in an order in which they can run; fails where undelayed edges make a cycle."""
     left = dict.fromkeys(flat.nodes)
-    order: list[str] = []
+    order: list[Name] = []
     while left:
-        ready = [
-            name
-            for name in left
-            if not any(t == name and s in left and label not in delayed for s, t, label in flat.edges)
-        ]
+        waiting = {t for s, t, label in flat.edges if s in left and label not in delayed}
+        ready = [name for name in left if name not in waiting]
         if not ready:
             raise ValueError(f"a cycle without delay among {sorted(left)}")
         order += ready
         for name in ready:
             del left[name]
     return order
-
-
-def step(name: str, node: nir.NIRNode, x: Array, state: dict[str, Any]) -> Array:
-    """One step of a node with the default dynamics."""
-    if isinstance(node, nir.Affine):
-        return node.weight @ x + node.bias
-    if isinstance(node, nir.Linear):
-        return node.weight @ x
-    if isinstance(node, nir.I):
-        state[name] = state.get(name, 0.0) + node.r * x
-        return state[name]
-    if isinstance(node, nir.LIF):
-        v = state.get(name, 0.0)
-        v = v + DT / node.tau * (node.v_leak - v + node.r * x)
-        z = v > node.v_threshold
-        state[name] = np.where(z, node.v_reset, v)
-        return z.astype(np.float64)
-    return x

@@ -16,6 +16,7 @@ import torch
 from unflatten import _torch
 from unflatten.calls.arguments import Arguments
 from unflatten.calls.guards import in_places, in_symbols, in_variables
+from unflatten.calls.nests import nests
 from unflatten.calls.specs import Bounds, ConstantSpec, NumberSpec, Spec, TensorSpec
 from unflatten.code.nesting import Access, reached
 from unflatten.fields import fields_of
@@ -112,8 +113,8 @@ class _CheckWriter:
     def nesting(self) -> Iterator[str]:
         for name, part in self.arguments.parts():
             if not part.is_leaf():
-                nests = self.object("nests", _torch.tree_structure_matches)
-                yield f"{nests}({name}, {self.object('spec', part)})"
+                function = self.object("nests", nests)
+                yield f"{function}({name}, {self.object('spec', part)})"
 
     def leaf(self, place: str, spec: Spec) -> list[str]:
         if isinstance(spec, TensorSpec):

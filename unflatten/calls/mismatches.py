@@ -10,6 +10,7 @@ import torch
 from unflatten import _torch
 from unflatten.calls.arguments import Arguments, path_text
 from unflatten.calls.checks import Limits, is_one_tensor, is_same_constant
+from unflatten.calls.nests import nests
 from unflatten.calls.specs import AnySpec, Bounds, ConstantSpec, NumberSpec, Spec, TensorSpec
 from unflatten.code.nesting import Access, Attr, Item
 
@@ -25,7 +26,7 @@ def mismatches(arguments: Arguments, limits: Limits, values: Mapping[str, Any]) 
     found = [
         f"argument `{name}` nests as {_torch.structure_text(values[name])}, expected {part}"
         for name, part in arguments.parts()
-        if not part.is_leaf() and not _torch.tree_structure_matches(values[name], part)
+        if not part.is_leaf() and not nests(values[name], part)
     ]
     if found:
         return found

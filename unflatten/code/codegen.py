@@ -8,7 +8,6 @@ original code did.
 
 from __future__ import annotations
 
-import keyword
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from unflatten.code.nesting import Access, Item, Leaf, Made, Rebuilt, reached
 from unflatten.code.spelling import ATOM, Text, spell
 from unflatten.code.uses import last_uses, locals_of, use_counts
 from unflatten.flat.values import Modes, SubGraph
+from unflatten.grouping.naming import is_plain
 
 _DEPTH = 8
 """How many expressions wait at most for the one that uses them."""
@@ -211,7 +211,7 @@ class Writer:
             self.inlined = {pending.local: pending.text for pending in chosen}
             text: Text = write()
             self.inlined = {}
-            if not chosen or len(text.text) <= self.limit:
+            if not chosen or len(text.text) <= self.limit or text.sliced:
                 break
             keep -= self._excess(chosen, len(text.text))
             self.flush(len(self.pending) - keep)
@@ -256,7 +256,7 @@ class Writer:
             return
         pending = _Pending(local, text, modes, self.operands, self.at, named)
         self.pending.append(pending)
-        if count > 1 or len(text.text) > self.width - 30:
+        if count > 1 or (len(text.text) > self.width - 30 and not text.sliced):  # an index spells slices out shortly
             self.flush(len(self.pending))
         elif len(self.pending) > _DEPTH:
             self.flush(1)
@@ -289,8 +289,8 @@ class Writer:
 
     def fresh(self, base: str) -> str:
         """A name for a variable that no other has."""
-        if not base.isidentifier() or keyword.iskeyword(base) or base in _TAKEN:
-            base = f"{base}_" if f"{base}_".isidentifier() else "value"
+        if not is_plain(base) or base in _TAKEN:
+            base = f"{base}_" if is_plain(f"{base}_") else "value"
         name, count = base, 1
         while self.is_taken(name):
             name, count = f"{base}_{count}", count + 1
@@ -355,7 +355,7 @@ class Writer:
         """The name of something that has no Python text of its own."""
         key = hash(value) if isinstance(value, torch.device) else id(value)
         if key not in self.object_names:
-            base = base if base.isidentifier() else "value"
+            base = base if is_plain(base) else "value"
             name, count = base, 1
             while name in self.objects or name in _TAKEN or name in self.body.names:
                 name, count = f"{base}_{count}", count + 1
@@ -366,7 +366,7 @@ class Writer:
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """What is between the parentheses of a call."""
         shown = [self.show(value).text for value in args]
-        plain = {key: value for key, value in kwargs.items() if key.isidentifier() and not keyword.iskeyword(key)}
+        plain = {key: value for key, value in kwargs.items() if is_plain(key)}
         shown += [f"{key}={self.show(value).text}" for key, value in plain.items()]
         rest = {key: value for key, value in kwargs.items() if key not in plain}
         return ", ".join([*shown, f"**{self.show(rest).text}"] if rest else shown)

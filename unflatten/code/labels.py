@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 from unflatten.flat.values import FlatInput, FlatNode, Value
 from unflatten.grouping.drafts import Draft
-from unflatten.grouping.naming import natural
+from unflatten.grouping.naming import is_plain, natural
 from unflatten.paths import ModulePath
 
 
 def result_label(child: Draft, value: FlatNode) -> str:
     """A call's result is called after the module, unless it has a position instead of a name."""
     name = child.path.name
-    return name if name.isidentifier() else natural(value.name)[0]
+    return name if is_plain(name) or keyword.iskeyword(name) else natural(value.name)[0]
 
 
 def input_label(value: Value) -> str:
@@ -26,7 +26,7 @@ def input_label(value: Value) -> str:
 
 def fresh(name: str, taken: Iterable[str]) -> str:
     """A name like another one that is not taken."""
-    base = name if name.isidentifier() and not keyword.iskeyword(name) else "x"
+    base = name if is_plain(name) else "x"
     fresh, count = base, 1
     while fresh in taken:
         fresh, count = f"{base}_{count}", count + 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +9,7 @@ from torch import nn
 
 from unflatten.code.body import Held, Step
 from unflatten.descriptions import Description
+from unflatten.grouping.naming import is_plain
 from unflatten.paths import ROOT, ModulePath
 
 _RESERVED = frozenset(dir(nn.ModuleDict())) | frozenset(dir(nn.ParameterDict())) | {"self"}
@@ -58,13 +57,8 @@ class Namer:
         container = description.container
         if container is not None and container.is_numbered:
             return Step(name, "item")
-        if container is not None and (description.certain or name in _RESERVED or not _is_plain(name)):
+        if container is not None and (description.certain or name in _RESERVED or not is_plain(name)):
             return Step(name, "key")
         if name in _RESERVED and table:
             return Step(name, table)
-        return Step(name) if _is_plain(name) else Step(name, "getattr")
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a name can be written behind a dot; Python takes some letters of Unicode for others there."""
-    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
+        return Step(name) if is_plain(name) else Step(name, "getattr")

@@ -19,10 +19,17 @@ ATOM = 10
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An expression, and how tightly it binds (Python's order of precedence)."""
+    """An expression, and how tightly it binds (Python's order of precedence).
+
+    Attributes:
+        text: the expression.
+        level: how tightly it binds.
+        sliced: for all of a tensor, sliced along dimensions: what is sliced, and a number above those dimensions.
+    """
 
     text: str
     level: int = ATOM
+    sliced: tuple[str, int] | None = None
 
     def at(self, level: int) -> str:
         """The text as an operand of something that binds as tightly as `level`."""
@@ -137,9 +144,18 @@ def _slice(args: tuple[Any, ...], speller: Speller) -> Text | None:
     begin = "" if start in (0, None) and type(start) in (int, type(None)) else speller.show(start).text
     stop = "" if end is None or (type(end) is int and end == _END) else speller.show(end).text
     stride = "" if type(step) is int and step == 1 else f":{speller.show(step).text}"
-    if type(dimension) is not int or not (begin or stop or stride):
+    if type(dimension) is not int:
         return None
-    return Text(f"{speller.show(tensor).at(ATOM)}[{_along(dimension, f'{begin}:{stop}{stride}')}]")
+    if not (begin or stop or stride):
+        text = f"{speller.helper('torch')}.ops.aten.slice.Tensor({speller.arguments(args, {})})"
+        return Text(text, sliced=(_indexed(tensor, dimension, speller), dimension + 1))
+    return Text(f"{_indexed(tensor, dimension, speller)}[{_along(dimension, f'{begin}:{stop}{stride}')}]")
+
+
+def _indexed(tensor: Any, dimension: int, speller: Speller) -> str:
+    """What an index into a dimension is written after. Where sizes vary, the `:` before it slice as well."""
+    found = speller.show(tensor)
+    return found.sliced[0] if found.sliced and found.sliced[1] <= dimension else found.at(ATOM)
 
 
 def _select(args: tuple[Any, ...], speller: Speller) -> Text | None:
@@ -147,7 +163,7 @@ def _select(args: tuple[Any, ...], speller: Speller) -> Text | None:
     tensor, dimension, index = args
     if type(dimension) is not int or type(index) is not int:
         return None
-    return Text(f"{speller.show(tensor).at(ATOM)}[{_along(dimension, str(index))}]")
+    return Text(f"{_indexed(tensor, dimension, speller)}[{_along(dimension, str(index))}]")
 
 
 def _along(dimension: int, part: str) -> str:

@@ -1,8 +1,10 @@
-"""Names in an order that does not depend on where things stand in a graph."""
+"""Names: their order, which does not depend on where things stand in a graph, and what Python makes of them."""
 
 from __future__ import annotations
 
+import keyword
 import re
+import unicodedata
 
 _TAIL = re.compile(r"^(.*?)_?(\d*)$", re.DOTALL)
 
@@ -16,3 +18,12 @@ def natural(name: str) -> tuple[str, int]:
     match = _TAIL.match(name)
     base, number = match.groups() if match else (name, "")
     return base, int(number) if number else 0
+
+
+def is_plain(name: str) -> bool:
+    """Whether code can hold a name as it is: Python reads some letters of Unicode as others.
+
+    >>> [is_plain(name) for name in ("lif", "é", "\N{MASCULINE ORDINAL INDICATOR}", "for", "a b")]
+    [True, True, False, False, False]
+    """
+    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name

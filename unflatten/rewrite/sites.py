@@ -140,7 +140,7 @@ def known_calls(site: Site) -> tuple[KnownCall, ...]:
     Raises:
         BypassError: nothing tells.
     """
-    calls = calls_of(everything(*site.tops), site.module)
+    calls = calls_of(everything(*site.tops), site.module, _children)
     if calls:
         return calls
     if PLACE in site.module.__dict__:

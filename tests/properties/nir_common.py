@@ -1,0 +1,85 @@
+"""What the properties of NIR graphs share."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import nir
+import numpy as np
+import torch
+from hypothesis import reject, settings
+
+from nir_bridge import Dynamics, NIRModule, from_nir
+from tests.support.nir_reference import Flat, Label, flat_of
+from unflatten.testing.nir.code import graph_code
+
+torch.set_num_threads(1)
+SECONDS = 20
+"""How long anything about a small graph may take."""
+
+
+def often(factor: float) -> settings:
+    """More or fewer examples than the profile has: these are quick."""
+    profile = settings.get_profile(settings.get_current_profile_name())
+    return settings(max_examples=max(round(profile.max_examples * factor), 1))
+
+
+def network(graph: nir.NIRGraph, rules: Dynamics | None = None) -> NIRModule:
+    """A network in double precision."""
+    made = from_nir(graph, dtype=torch.float64, dynamics=rules or Dynamics())
+    assert isinstance(made, NIRModule)
+    return made
+
+
+def delayed_labels(net: NIRModule, flat: Flat) -> set[Label]:
+    """The delayed edges; examples in which other edges are called the same are left out."""
+    delayed = set(net.delayed_edges)
+    called = Counter(label for *_, label in set(flat.edges))
+    if any(called[label] > 1 for label in delayed):
+        reject()
+    return delayed
+
+
+def compare(values: dict[str, torch.Tensor], expected: dict[str, Any], shown: Any) -> None:
+    """Compares series with those of the simulation, which are of some shape that can be broadcast."""
+    for name, given in values.items():
+        wanted = np.broadcast_to(expected[name], given.shape)
+        np.testing.assert_allclose(given.detach().numpy(), wanted, rtol=1e-9, atol=1e-9, err_msg=f"{name}\n{shown()}")
+
+
+def by_name(graph: nir.NIRGraph, ys: Any) -> dict[str, torch.Tensor]:
+    """Outputs by the names of their nodes."""
+    return ys if isinstance(ys, dict) else {next(iter(graph.outputs)): ys}
+
+
+def code_of(graph: nir.NIRGraph, rules: Dynamics | None = None) -> str:
+    """What to show of an example."""
+    return f"{graph_code(graph)}\n{rules}"
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Fails when what is inside takes too long, instead of hanging.
+
+    Raises:
+        TimeoutError: it does.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"still running after {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+__all__ = ["bounded", "by_name", "code_of", "compare", "delayed_labels", "flat_of", "network", "often"]

@@ -1,0 +1,77 @@
+"""Nested equals flat: results, writes, gradients, state, hierarchy, sizes; and the program is left alone."""
+
+from __future__ import annotations
+
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from tests.properties.common import functional, resized
+from unflatten import info, unflatten
+from unflatten.errors import InputError
+from unflatten.testing import (
+    Features,
+    ModuleDag,
+    assert_same_gradients,
+    assert_same_hierarchy,
+    assert_same_outputs,
+    assert_same_state,
+    assert_unchanged,
+    module_dags,
+)
+
+
+@given(module_dags(keyword_names=False), st.booleans(), st.booleans())
+def test_results_writes_and_state(dag: ModuleDag, record: bool, decompose: bool) -> None:
+    model = dag.model()
+    program = dag.export(record=record)
+    if decompose:
+        program = functional(program)
+    with assert_unchanged(program):
+        nested = unflatten(program)
+        info(nested).region[0].verify()
+        assert_same_state(model, nested)
+        assert_same_outputs(model, nested, dag.args, dag.kwargs)
+
+
+@settings(settings(), max_examples=3 * settings().max_examples)
+@given(module_dags(Features.only("children", "mutation", "views"), depth=1, width=2, steps=8), st.booleans())
+def test_writes(dag: ModuleDag, decompose: bool) -> None:
+    program = functional(dag.export()) if decompose else dag.export()
+    assert_same_outputs(dag.model(), unflatten(program), dag.args, dag.kwargs)
+
+
+@settings(settings(), max_examples=2 * settings().max_examples)
+@given(module_dags(Features.only("children", "dropout", "training", "several_calls"), depth=1))
+def test_random_numbers(dag: ModuleDag) -> None:
+    assert_same_outputs(dag.model(), unflatten(dag.export()), dag.args, dag.kwargs)
+
+
+@given(module_dags(), st.booleans())
+def test_gradients(dag: ModuleDag, record: bool) -> None:
+    model = dag.model()
+    try:
+        assert_same_gradients(model, dag.model(), dag.args, dag.kwargs)
+    except RuntimeError:  # what autograd needs is overwritten, in the model itself
+        reject()
+    nested = unflatten(dag.export(record=record))
+    assert_same_gradients(dag.model(), nested, dag.args, dag.kwargs, rounded=True)
+
+
+@given(module_dags(training=False))
+def test_hierarchy(dag: ModuleDag) -> None:
+    assert_same_hierarchy(dag.model(), unflatten(dag.export(record=True)))
+
+
+@given(module_dags(keyword_names=False), st.integers(2, 6))
+def test_other_sizes(dag: ModuleDag, rows: int) -> None:
+    program = dag.export()
+    nested, args, kwargs = unflatten(program), resized(dag.args, rows), resized(dag.kwargs, rows)
+    try:
+        program.module()(*resized(dag.args, rows), **resized(dag.kwargs, rows))
+    except (AssertionError, RuntimeError):
+        try:
+            nested(*args, **kwargs)
+        except InputError:
+            return
+        raise
+    assert_same_outputs(dag.model(), nested, args, kwargs)

@@ -1,0 +1,29 @@
+"""To NIR and back, and from NIR and out again."""
+
+from __future__ import annotations
+
+import nir
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nir_bridge import Dynamics, to_nir
+from tests.properties.nir_common import network, often
+from unflatten.testing import assert_nir_round_trip, dynamics, nir_graphs
+
+
+@given(nir_graphs(), dynamics())
+@often(4)
+def test_graphs(graph: nir.NIRGraph, rules: Dynamics) -> None:
+    assert_nir_round_trip(graph, dynamics=rules)
+
+
+@given(nir_graphs(), dynamics(), st.sampled_from([0.5, -2.0]))
+@often(2)
+def test_networks_that_have_learned(graph: nir.NIRGraph, rules: Dynamics, factor: float) -> None:
+    net = network(graph, rules)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(factor)
+    assert_nir_round_trip(net)
+    assert to_nir(net).nodes.keys() == graph.nodes.keys()

@@ -1,0 +1,74 @@
+"""The faults in what runs NIR graphs that `plant_faults.py` plants."""
+
+from __future__ import annotations
+
+from tools.planted import Fault
+
+NIR_FAULTS = (
+    Fault(
+        "a delay of NIR is a step too long",
+        "nir_bridge/primitives/delay.py",
+        "steps = np.floor(delay / target.dynamics.dt + 0.5).astype(np.int64)",
+        "steps = np.floor(delay / target.dynamics.dt + 1.5).astype(np.int64)",
+        "nir_primitives",
+    ),
+    Fault(
+        "spikes reset to zero instead of v_reset",
+        "nir_bridge/primitives/neuron.py",
+        "after = torch.where(where, v_reset, v)",
+        "after = torch.where(where, torch.zeros_like(v), v)",
+        "nir_primitives",
+    ),
+    Fault(
+        "a potential on the threshold spikes",
+        "nir_bridge/primitives/steps.py",
+        'v > threshold if dynamics.spike_test == ">" else v >= threshold',
+        "v >= threshold",
+        "nir_primitives",
+    ),
+    Fault(
+        "the bias of an Affine is lost",
+        "nir_bridge/primitives/linear.py",
+        'weight, bias = parameter(fields.finite("weight"), target), _bias(fields)',
+        'weight, bias = parameter(fields.finite("weight"), target), None',
+        "nir_primitives",
+    ),
+    Fault(
+        "an edge that is there twice counts once",
+        "nir_bridge/network.py",
+        "        terms[edge.target].append(Term(edge.source, at in delayed, _level(flat, edge)))",
+        "        term = Term(edge.source, at in delayed, _level(flat, edge))\n"
+        "        terms[edge.target] += [] if term in terms[edge.target] else [term]",
+        "nir_simulation",
+    ),
+    Fault(
+        "the order of the nodes in a graph is used",
+        "nir_bridge/flattening.py",
+        "found = sorted((node for level in levels for node in level.nodes), key=lambda node: node.path)",
+        "found = [node for level in levels for node in level.nodes]",
+        "nir_order",
+    ),
+    Fault(
+        "an edge that leads forward is delayed",
+        "nir_bridge/wiring.py",
+        "                if head in self.next[node]:\n                    self.cuts.add((node, head))",
+        "                if head in self.next[node]:\n"
+        "                    self.cuts.add((node, head))\n"
+        "                    self.cuts.update((node, other) for other in self.next[node])",
+        "nir_feedback",
+    ),
+    Fault(
+        "ports of a graph are mixed up",
+        "nir_bridge/flattening.py",
+        "            if port in inner.ports(kind):\n                return inner.path, port",
+        "            if port in inner.ports(kind):\n                return inner.path, inner.ports(kind)[0]",
+        "nir_simulation",
+    ),
+    Fault(
+        "a current drives the potential a step late",
+        "nir_bridge/primitives/cuba.py",
+        'return new, i if self.dynamics.synapse == "old" else new',
+        "return new, i",
+        "nir_primitives",
+    ),
+)
