@@ -44,14 +44,14 @@ FAULTS = (
         "unflatten/code/bodies.py",
         "            return tuple(self.value(value) for value in inputs), {}\n",
         "            return tuple(self.value(value) for value in reversed(inputs)), {}\n",
-        "nesting::test_results_writes_and_state",
+        "nesting::test_writes",
     ),
     Fault(
         "results of a call are swapped",
         "unflatten/code/bodies.py",
         "(Item(returned.index(value)),)",
         "(Item(len(returned) - 1 - returned.index(value)),)",
-        "nesting::test_results_writes_and_state",
+        "nesting",
     ),
     Fault(
         "different calls of a module are merged",
