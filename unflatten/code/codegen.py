@@ -88,6 +88,7 @@ class _Writer:
         self.parameters: set[int] = set()
         self.pending: list[_Pending] = []
         self.inlined: dict[int, Text] = {}
+        self.whole: dict[int, tuple[str, int]] = {}
         self.out: list[tuple[Modes, str]] = []
         self.operands: tuple[int, ...] = ()
         self.at = 0
@@ -245,6 +246,8 @@ class _Writer:
 
     def assign(self, local: int, text: Text, modes: Modes, dying: Iterable[int]) -> None:
         self.statement(modes, f"{self.name(local, dying)} = {text.text}")
+        if text.sliced:
+            self.whole[local] = "", text.sliced[1]
 
     def statement(self, modes: Modes, line: str) -> None:
         self.out.append((modes, line))
@@ -283,7 +286,7 @@ class _Writer:
     def show(self, value: Any) -> Text:
         """An argument as Python."""
         if isinstance(value, Local):
-            return self.inlined.get(value.index) or Text(self.names[value.index])
+            return self.inlined.get(value.index) or Text(self.names[value.index], sliced=self.whole.get(value.index))
         if isinstance(value, Held):
             return Text(self.held(value))
         if isinstance(value, torch.Size):
