@@ -62,7 +62,8 @@ def test_hierarchy(dag: ModuleDag) -> None:
     assert_same_hierarchy(dag.model(), unflatten(dag.export(record=True)))
 
 
-@given(module_dags(keyword_names=False), st.integers(2, 6))
+@settings(settings(), max_examples=2 * settings().max_examples)
+@given(module_dags(Features.only("children", "dynamic"), depth=1), st.integers(2, 6))
 def test_other_sizes(dag: ModuleDag, rows: int) -> None:
     program = dag.export()
     nested, args, kwargs = unflatten(program), resized(dag.args, rows), resized(dag.kwargs, rows)

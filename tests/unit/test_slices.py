@@ -42,3 +42,17 @@ def test_indices(how: Callable[[torch.Tensor], torch.Tensor], text: str, dynamic
     assert info(nested).code.splitlines()[1].strip() == f"return {text}"
     assert_same_outputs(model, nested, (X,))
     assert_reexport_fixpoint(nested, (X,), dynamic_shapes=({0: Dim.AUTO, 1: Dim.AUTO} if dynamic else None,))
+
+
+def test_slices_of_several_tensors() -> None:
+    class Adds(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            z = y.sin()
+            x = x.clone()
+            x[:, :2].add_(z[:, 2:])
+            return x[:, 1:] * z[:, :3] + x[:, 0:1]
+
+    args, shapes = (torch.ones(3, 4), torch.ones(3, 4)), ({0: Dim.AUTO}, {0: Dim.AUTO})
+    nested = unflatten(torch.export.export(Adds(), args, dynamic_shapes=shapes))
+    assert_same_outputs(Adds(), nested, args)
+    assert_reexport_fixpoint(nested, args, dynamic_shapes=shapes)

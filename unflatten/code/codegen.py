@@ -95,6 +95,7 @@ class Writer:
         self.parameters: set[int] = set()
         self.pending: list[_Pending] = []
         self.inlined: dict[int, Text] = {}
+        self.whole: dict[int, tuple[str, int]] = {}
         self.out: list[tuple[Modes, str]] = []
         self.operands: tuple[int, ...] = ()
         self.at = 0
@@ -270,6 +271,8 @@ class Writer:
     def assign(self, local: int, text: Text, modes: Modes, dying: Iterable[int]) -> None:
         """Writes down the value of a local."""
         self.statement(modes, f"{self.name(local, dying)} = {text.text}")
+        if text.sliced:
+            self.whole[local] = "", text.sliced[1]
 
     def statement(self, modes: Modes, line: str) -> None:
         """Adds a line."""
@@ -311,7 +314,7 @@ class Writer:
     def show(self, value: Any) -> Text:
         """An argument as Python."""
         if isinstance(value, Local):
-            return self.inlined.get(value.index) or Text(self.names[value.index])
+            return self.inlined.get(value.index) or Text(self.names[value.index], sliced=self.whole.get(value.index))
         if isinstance(value, Held):
             return Text(self.held(value))
         if isinstance(value, torch.Size):

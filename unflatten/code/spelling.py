@@ -24,7 +24,8 @@ class Text:
     Attributes:
         text: the expression.
         level: how tightly it binds.
-        sliced: for all of a tensor, sliced along dimensions: what is sliced, and a number above those dimensions.
+        sliced: for all of a tensor, sliced along dimensions: what is sliced, nothing where that is written already, and
+            a number above those dimensions.
     """
 
     text: str
@@ -149,11 +150,15 @@ def _slice(args: tuple[Any, ...], speller: Speller) -> Text | None:
     if not (begin or stop or stride):
         text = f"{speller.helper('torch')}.ops.aten.slice.Tensor({speller.arguments(args, {})})"
         return Text(text, sliced=(_indexed(tensor, dimension, speller), dimension + 1))
-    return Text(f"{_indexed(tensor, dimension, speller)}[{_along(dimension, f'{begin}:{stop}{stride}')}]")
+    base = _indexed(tensor, dimension, speller)
+    return Text(f"{base}[{_along(dimension, f'{begin}:{stop}{stride}')}]") if base else None
 
 
 def _indexed(tensor: Any, dimension: int, speller: Speller) -> str:
-    """What an index into a dimension is written after. Where sizes vary, the `:` before it slice as well."""
+    """What an index into a dimension is written after. Where sizes vary, the `:` before it slice as well.
+
+    Nothing, where those slices stand in a statement of their own: an index would slice once more.
+    """
     found = speller.show(tensor)
     return found.sliced[0] if found.sliced and found.sliced[1] <= dimension else found.at(ATOM)
 
@@ -163,7 +168,8 @@ def _select(args: tuple[Any, ...], speller: Speller) -> Text | None:
     tensor, dimension, index = args
     if type(dimension) is not int or type(index) is not int:
         return None
-    return Text(f"{_indexed(tensor, dimension, speller)}[{_along(dimension, str(index))}]")
+    base = _indexed(tensor, dimension, speller)
+    return Text(f"{base}[{_along(dimension, str(index))}]") if base else None
 
 
 def _along(dimension: int, part: str) -> str:
