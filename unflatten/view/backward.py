@@ -19,11 +19,11 @@ def own_backward(draft: Draft) -> None:
     for node, result in draft.roles.tangents.items():
         if result is not None:
             gradients.complete[node] = result
-    backward = [node for node, phase in draft.phases.items() if phase is Phase.BACKWARD]
+    backward = [node for node, phase in zip(draft.nodes, draft.phases, strict=True) if phase is Phase.BACKWARD]
     backward = [node for node in backward if node.op not in ("placeholder", "output")]
     if any(draft.metadata.forward_stacks) and not gradients.numbers.are_known:
         _own_outside(draft, backward)
-    blank = [node for node in backward if node not in draft.scopes]
+    blank = [node for node in backward if draft.scope(node) is None]
     sure = {node for node in blank if gradients.numbers.twins(node)[1]}
     # Where metadata tells all of it, there is no need to look at the gradients.
     told = all(node in sure or node.meta.get("is_gradient_acc") for node in blank)
@@ -31,7 +31,7 @@ def own_backward(draft: Draft) -> None:
     for node in blank if told else backward:
         if not told:
             gradients.look(node)
-        if node in draft.scopes:
+        if draft.scope(node) is not None:
             continue
         twins = gradients.twins_of(node)
         if node.meta.get("is_gradient_acc") or (not twins and gradients.is_sum(node)):
@@ -47,18 +47,18 @@ def _own_outside(draft: Draft, backward: Sequence[fx.Node]) -> None:
     """Gives the root what autograd made for no module, in a backward that stands alone and has stacks."""
     for node in backward:
         outside = node.meta.get("autograd_backward") and not node.meta.get("is_gradient_acc")
-        if outside and node not in draft.scopes:
+        if outside and draft.scope(node) is None:
             draft.settle(node, (), Evidence.STACK)
 
 
 def _own_by_number(draft: Draft, gradients: Gradients, node: fx.Node) -> None:
     """Owns a node by the forward nodes of its number: those that share saved tensors with it, where they differ."""
     twins = gradients.twins_of(node)
-    if len({draft.scopes[twin] for twin in twins}) > 1:
+    if len(set(draft.scopes_of(twins))) > 1:
         saved = gradients.saved(node)
         twins = gradients.twins[node] = _most_sharing(draft, gradients, list(twins), saved) or twins
-    weak = any(draft.evidence[twin] is Evidence.GUESS for twin in twins)
-    scope = enclosing(draft.scopes[twin] for twin in twins)
+    weak = any(draft.why(twin) is Evidence.GUESS for twin in twins)
+    scope = enclosing(draft.scopes_of(twins))
     draft.settle(node, scope, Evidence.GUESS if weak else Evidence.SEQ_NR)
 
 
@@ -66,7 +66,7 @@ def _own_sum(draft: Draft, gradients: Gradients, node: fx.Node) -> None:
     found = gradients.sum_of(node)
     if found is not None:
         draft.settle(node, found[0], Evidence.DATAFLOW if found[1] else Evidence.GUESS)
-        draft.kinds[node] = Kind.ACCUMULATION
+        draft.kinds[draft.position[node]] = Kind.ACCUMULATION
 
 
 def _own_by_dataflow(draft: Draft, gradients: Gradients, node: fx.Node, near: Sequence[fx.Node]) -> bool:
@@ -75,8 +75,9 @@ def _own_by_dataflow(draft: Draft, gradients: Gradients, node: fx.Node, near: Se
     saved = gradients.saved(node)
     if node.target is operator.getitem and taken:
         gradients.twins[node] = gradients.twins_of(taken[0])
-        if taken[0] in draft.scopes:
-            draft.settle(node, draft.scopes[taken[0]], draft.evidence[taken[0]])
+        known = draft.scope(taken[0])
+        if known is not None:
+            draft.settle(node, known, draft.why(taken[0]))
             return True
     candidates = list(dict.fromkeys(op for other in taken for op in _takers(draft, gradients, other)))
     sharing = _most_sharing(draft, gradients, candidates, saved)
@@ -84,7 +85,7 @@ def _own_by_dataflow(draft: Draft, gradients: Gradients, node: fx.Node, near: Se
     if not found:
         return False
     gradients.twins[node] = found
-    scopes = {draft.scopes[other] for other in found}
+    scopes = set(draft.scopes_of(found))
     draft.settle(node, enclosing(scopes), Evidence.DATAFLOW if len(scopes) == 1 else Evidence.GUESS)
     return len(scopes) == 1
 
@@ -95,7 +96,7 @@ def _takers(draft: Draft, gradients: Gradients, taken: fx.Node) -> list[fx.Node]
         other.all_input_nodes[0] if other.target is operator.getitem else other for other in gradients.whole(taken)
     )
     found = [*whole, *gradients.twins_of(taken)]
-    return [other for other in found if other in draft.scopes and other.op not in ("placeholder", "get_attr")]
+    return [other for other in found if draft.scope(other) is not None and other.op not in ("placeholder", "get_attr")]
 
 
 def _most_sharing(draft: Draft, gradients: Gradients, candidates: list[fx.Node], saved: list[fx.Node]) -> list[fx.Node]:
@@ -105,7 +106,7 @@ def _most_sharing(draft: Draft, gradients: Gradients, candidates: list[fx.Node],
     if not candidates:
         candidates = list(
             dict.fromkeys(
-                user for tensor in saved for user in (tensor, *gradients.users(tensor)) if user in draft.scopes
+                user for tensor in saved for user in (tensor, *gradients.users(tensor)) if draft.scope(user) is not None
             )
         )
     wanted = set(saved)
@@ -122,7 +123,7 @@ def _own_by_users(draft: Draft, gradients: Gradients, late: Sequence[fx.Node]) -
     """Owns what no gradient reaches, and what may belong to several operators, by what uses it in the backward."""
     for node in reversed(late):
         users = [user for user in node.users if user.op != "output"]
-        scopes = [draft.scopes[user] for user in users if user in draft.scopes]
+        scopes = draft.scopes_of(users)
         twins = gradients.twins_of(node)
         wanted = dict.fromkeys(twin for user in users for twin in gradients.twins_of(user))
         inner = [twin for twin in twins if twin in wanted and not gradients.may_enter(node, twin)]
@@ -130,8 +131,8 @@ def _own_by_users(draft: Draft, gradients: Gradients, late: Sequence[fx.Node]) -
         fitting = inner or ends
         if fitting:
             gradients.twins[node] = fitting
-            scopes = [draft.scopes[twin] for twin in fitting]
-        elif node in draft.scopes:
+            scopes = draft.scopes_of(fitting)
+        elif draft.scope(node) is not None:
             continue
         elif node in gradients.sources:
             gradients.twins[node] = list(wanted)

@@ -26,18 +26,19 @@ def carry(draft: Draft, *programs: Draft) -> None:
         if len(found) > len(best):
             best = found
     for node, scope in best.items():
-        if node not in draft.scopes:
+        if draft.scope(node) is None:
             draft.settle(node, scope, Evidence.STACK)
-            if draft.phases[node] is Phase.BACKWARD:  # the backward alone uses it, but the forward computes it
-                draft.phases[node] = Phase.FORWARD
+            if draft.phase(node) is Phase.BACKWARD:  # the backward alone uses it, but the forward computes it
+                draft.phases[draft.position[node]] = Phase.FORWARD
 
 
 def _carried(draft: Draft, program: Draft) -> dict[fx.Node, Scope]:
     known: dict[Any, int] = {}
     scopes: dict[int, list[Scope]] = {}
     for node, number in _numbers(program, known).items():
-        if node in program.scopes and node.op == "call_function":
-            scopes.setdefault(number, []).append(program.scopes[node])
+        scope = program.scope(node)
+        if scope is not None and node.op == "call_function":
+            scopes.setdefault(number, []).append(scope)
     return {
         node: enclosing(scopes[number])
         for node, number in _numbers(draft, known).items()
@@ -51,7 +52,7 @@ def _numbers(draft: Draft, known: dict[Any, int]) -> dict[fx.Node, int]:
     count: Counter[Kind] = Counter()
     for node in draft.nodes:
         if node.op == "placeholder" and node not in draft.roles.names:
-            kind = draft.kinds[node]
+            kind = draft.kind(node)
             places[node] = (kind.value, count[kind])
             count[kind] += 1
     names = draft.roles.names

@@ -58,7 +58,7 @@ class Gradients:
         """The forward operators that a backward node may belong to, as far as that is known."""
         node = self._through(node)
         if node not in self.twins:
-            idle = node.op in ("placeholder", "output") or self.draft.phases[node] is not Phase.BACKWARD
+            idle = node.op in ("placeholder", "output") or self.draft.phase(node) is not Phase.BACKWARD
             self.twins[node] = () if idle else self.numbers.twins(node)[0]
         return self.twins[node]
 
@@ -73,13 +73,13 @@ class Gradients:
 
     def is_gradient(self, node: fx.Node) -> bool:
         """Whether a backward node was made from a gradient."""
-        return self.draft.phases[node] is Phase.BACKWARD and node not in self.sources
+        return self.draft.phase(node) is Phase.BACKWARD and node not in self.sources
 
     def saved(self, node: fx.Node) -> list[fx.Node]:
         """The forward tensors that a backward node uses, transposed ones and the like too."""
         found: dict[fx.Node, None] = {}
         for other in node.all_input_nodes:
-            if self.draft.phases[other] is not Phase.BACKWARD:
+            if self.draft.phase(other) is not Phase.BACKWARD:
                 found[other] = None
             else:
                 found.update(dict.fromkeys(self.sources.get(other, ())))
@@ -107,7 +107,7 @@ class Gradients:
             self._users[node] = found = []
             pending, seen = list(node.users), set(node.users)
             for user in pending:
-                if user.op == "output" or self.draft.phases[user] is not Phase.FORWARD or user.target in _NO_GRADIENT:
+                if user.op == "output" or self.draft.phase(user) is not Phase.FORWARD or user.target in _NO_GRADIENT:
                     continue
                 if self._is_added(user):
                     pending += [other for other in user.users if other not in seen]
@@ -152,15 +152,14 @@ class Gradients:
                 self.complete[node] = both[0]
             return self._around(both, ()), True
         either = [tensor for tensor in (*left, *right) if len(self.users(tensor)) > 1]
-        scopes = self.draft.scopes
-        return self._around(either, [scopes[part] for part in (first, second) if part in scopes]), False
+        return self._around(either, self.draft.scopes_of((first, second))), False
 
     def _around(self, tensors: Iterable[fx.Node], scopes: Iterable[Scope]) -> Scope:
-        tensors, known = list(tensors), self.draft.scopes
+        tensors = list(tensors)
         if self.draft.holders and any(tensor in self.draft.roles.names for tensor in tensors):
             return ()  # a parameter with several uses: its module is called several times, from who knows where
         users = [user for tensor in tensors for user in self.users(tensor)]
-        found = [*(known[user] for user in users if user in known), *scopes]
+        found = [*self.draft.scopes_of(users), *scopes]
         return self.draft.outside(enclosing(found)) if found else ()
 
     def summands(self, node: fx.Node) -> tuple[fx.Node, fx.Node]:
@@ -173,7 +172,7 @@ class Gradients:
         parts = [part for part in node.args if isinstance(part, fx.Node)]
         if node.target not in _SUMS or len(parts) != 2:
             return False
-        backward = all(self.draft.phases[part] is Phase.BACKWARD for part in parts)
+        backward = all(self.draft.phase(part) is Phase.BACKWARD for part in parts)
         return backward and self._same_shape(parts[0], parts[1])
 
     def _handed_on(self, tensor: fx.Node) -> list[fx.Node]:
@@ -198,7 +197,7 @@ class Gradients:
     def _through(self, node: fx.Node) -> fx.Node:
         """What a backward node is a changed form of, where a pass put it there; itself otherwise."""
         while self._is_added(node):
-            before = (other for other in node.all_input_nodes if self.draft.phases[other] is Phase.BACKWARD)
+            before = (other for other in node.all_input_nodes if self.draft.phase(other) is Phase.BACKWARD)
             found = next((other for other in before if self._same_shape(other, node)), None)
             if found is None:
                 break

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import fx
 from torch.export import ExportedProgram
@@ -22,8 +20,6 @@ from unflatten.view.values import Kind, Owner, Phase
 WORK = (Kind.COMPUTE, Kind.ACCUMULATION, Kind.COLLECTIVE)
 """The kinds of nodes that regions are made of."""
 
-_FACTS = [operator.attrgetter(name) for name in ("op", "target", "args", "kwargs")]
-
 
 @dataclass(eq=False, slots=True)
 class Index:
@@ -34,7 +30,7 @@ class Index:
         position: of each node.
         owners: of each node.
         roles: what inputs and outputs stand for.
-        groups: the nodes of each scope and phase that compute something.
+        groups: the positions of the nodes of each scope and phase that compute something.
         children: the names of the modules inside each module, in order.
         calls: of each module, the numbers of its calls.
         types: the dotted class names of modules.
@@ -45,14 +41,13 @@ class Index:
     position: dict[fx.Node, int]
     owners: dict[fx.Node, Owner]
     roles: Roles
-    groups: dict[tuple[int, Phase], list[fx.Node]] = field(default_factory=dict)
+    groups: dict[tuple[int, Phase], list[int]] = field(default_factory=dict)
     children: dict[ModulePath, list[str]] = field(default_factory=dict)
     calls: dict[ModulePath, list[int]] = field(default_factory=dict)
     types: dict[ModulePath, str] = field(default_factory=dict)
     state: dict[ModulePath, dict[str, fx.Node]] = field(default_factory=dict)
     _scopes: dict[int, Scope] = field(default_factory=dict)
     _inside: dict[ModulePath, list[int]] = field(default_factory=dict)
-    _facts: list[Any] = field(default_factory=list)
     _metadata: Metadata = field(default_factory=Metadata)
 
     @staticmethod
@@ -72,35 +67,35 @@ class Index:
         own_forward(draft)
         own_backward(draft)
         own_inputs(draft)
-        index = Index(nodes, {node: at for at, node in enumerate(nodes)}, draft.owners(), roles)
+        owners = draft.owners()
+        index = Index(nodes, draft.position, dict(zip(nodes, owners, strict=True)), roles)
         index.types[ROOT] = draft.stacks.root_type
-        index._group()
-        index._metadata, index._facts = draft.metadata, _facts(nodes)
+        index._group(owners)
+        index._metadata = draft.metadata
         return index
 
     def is_of(self, graph: fx.Graph) -> bool:
         """Whether a graph still is as it was."""
         nodes = list(graph.nodes)
-        same = nodes == self.nodes and _facts(nodes) == self._facts
-        return same and self._metadata.is_like(Metadata.of(nodes))
+        return nodes == self.nodes and self._metadata.is_like(Metadata.of(nodes))
 
-    def _group(self) -> None:
+    def _group(self, owners: Sequence[Owner]) -> None:
         known: dict[ModulePath, None] = {ROOT: None}
-        grouped: dict[int, list[fx.Node]] = {}
+        grouped: dict[int, tuple[Owner, list[int]]] = {}
         last, run = None, []
-        for node, owner in self.owners.items():
-            if owner is last:
-                run.append(node)
-            elif owner.kind in WORK:
-                last, run = owner, grouped.setdefault(id(owner), [])
-                run.append(node)
+        for at, owner in zip(self.position.values(), owners, strict=True):
+            if owner is not last:
+                last, run = owner, grouped.setdefault(id(owner), (owner, []))[1]
+            run.append(at)
+        for owner, run in grouped.values():
+            if owner.kind in WORK:
                 self._scopes[id(owner.scope)] = owner.scope
-            elif node in self.roles.names:
-                self.state.setdefault(owner.path, {})[self.roles.names[node]] = node
+                self.groups.setdefault((id(owner.scope), owner.phase), []).extend(run)
+        for node in sorted(self.roles.names, key=self.position.__getitem__):
+            owner, name = self.owners[node], self.roles.names[node]
+            if owner.kind not in WORK:
+                self.state.setdefault(owner.path, {})[name] = node
                 known.setdefault(owner.path)
-        for nodes in grouped.values():
-            owner = self.owners[nodes[0]]
-            self.groups.setdefault((id(owner.scope), owner.phase), []).extend(nodes)
         self._place(known)
         self._link(known)
 
@@ -133,7 +128,7 @@ class Index:
 
     def work(self, path: ModulePath, call: int | None, phase: Phase | None, *, own: bool = False) -> list[fx.Node]:
         """The nodes of a module's calls, or of one of them, in the graph's order."""
-        found: list[fx.Node] = []
+        found: list[int] = []
         for number in self._inside.get(path, ()):
             scope = self._scopes[number]
             if own and (scope[-1].path if scope else ROOT) != path:
@@ -144,7 +139,7 @@ class Index:
                 continue
             for each in Phase if phase is None else (phase,):
                 found += self.groups.get((number, each), ())
-        return sorted(found, key=self.position.__getitem__)
+        return [self.nodes[at] for at in sorted(found)]
 
     def count(self, path: ModulePath, phase: Phase) -> int:
         """How many nodes a module and all inside it have."""
@@ -162,11 +157,6 @@ def _up(path: ModulePath, known: Mapping[ModulePath, None]) -> Iterator[ModulePa
     while path not in known:
         yield path
         path = path.parent
-
-
-def _facts(nodes: Sequence[fx.Node]) -> list[Any]:
-    # Lists of what is there already: new containers for each node would keep the garbage collector busy.
-    return [list(map(fact, nodes)) for fact in _FACTS]
 
 
 def natural(name: str) -> tuple[int, int, str]:

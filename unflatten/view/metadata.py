@@ -1,4 +1,4 @@
-"""What the metadata of nodes says of their owners, read once: the nodes of a large graph are far apart in memory."""
+"""What nodes say of themselves, read once: the nodes of a large graph are far apart in memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from torch import fx
 from unflatten.view.origins import KEY
 from unflatten.view.stacks import FORWARD_STACK, STACK
 
+_FACTS = ("op", "target", "args", "kwargs")
+
 
 @dataclass(eq=False, slots=True)
 class Metadata:
-    """What the metadata of each node of a graph says, None where that is nothing.
+    """What each node of a graph and its metadata say, None where that is nothing.
 
     Attributes:
+        ops: the kinds of fx nodes.
+        targets: what they call.
+        arguments: the positional arguments and the others.
         stacks: the module stacks.
         forward_stacks: those of the forward nodes that nodes are gradients of.
         origins: owners that were written.
@@ -27,6 +32,9 @@ class Metadata:
         values: what it gives: fake tensors.
     """
 
+    ops: list[str] = field(default_factory=list)
+    targets: list[Any] = field(default_factory=list)
+    arguments: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
     stacks: list[Any] = field(default_factory=list)
     forward_stacks: list[Any] = field(default_factory=list)
     origins: list[Any] = field(default_factory=list)
@@ -38,7 +46,9 @@ class Metadata:
     @staticmethod
     def of(nodes: Sequence[fx.Node]) -> Metadata:
         """Reads it."""
-        found = Metadata()
+        # Lists of what is there already: new containers for each node would keep the garbage collector busy.
+        ops, targets, args, kwargs = (list(map(operator.attrgetter(name), nodes)) for name in _FACTS)
+        found = Metadata(ops, targets, (args, kwargs))
         stacks, forward, origins = found.stacks, found.forward_stacks, found.origins
         numbers, flags, tags, values = found.numbers, found.flags, found.tags, found.values
         for node in nodes:
@@ -55,7 +65,8 @@ class Metadata:
     def is_like(self, other: Metadata) -> bool:
         """Whether two say the same of equal nodes."""
         return (
-            all(map(operator.is_, self.values, other.values))
+            (self.ops, self.targets, self.arguments) == (other.ops, other.targets, other.arguments)
+            and all(map(operator.is_, self.values, other.values))
             and self.stacks == other.stacks
             and self.forward_stacks == other.forward_stacks
             and (self.origins, self.numbers, self.flags, self.tags)

@@ -23,41 +23,70 @@ _TRACED = ("seq_nr", "original_aten", "torch_fn", "source_fn_stack", "nn_module_
 """Metadata of nodes that a capture made while no module was running; a pass leaves none of it."""
 _NAMED = (Kind.PARAMETER, Kind.BUFFER, Kind.CONSTANT, Kind.OUTPUT)
 _IDLE = (Kind.PARAMETER, Kind.BUFFER, Kind.CONSTANT, Kind.INPUT, Kind.SAVED, Kind.TANGENT, Kind.OUTPUT)
+_AHEAD = (Phase.FORWARD, Phase.RECOMPUTE)
 
 
 @dataclass(slots=True)
 class Draft:
-    """Owners in the making.
+    """Owners in the making, in lists by position: a dict for each fact would cost a miss of the cache at each question.
 
     Attributes:
         nodes: the nodes of the graph, in order.
+        position: of each node.
         roles: what inputs and outputs stand for.
         metadata: what the metadata of the nodes says.
         stacks: what their stacks mean.
-        phases: of every node, in order.
-        kinds: of every node, in order.
-        scopes: of the nodes whose owner is settled.
-        evidence: why.
+        phases: of every node.
+        kinds: of every node.
         again: nodes that are computed again for the backward, with what they compute again.
-        paths: of parameters and the like, which no call encloses.
+        scopes: of every node, None where that is not settled.
+        evidence: why.
+        paths: of parameters and the like, which no call encloses, by position.
         holders: the modules with parameters, where the graph tells no calls: they may be called several times there.
     """
 
     nodes: Sequence[fx.Node]
+    position: dict[fx.Node, int]
     roles: Roles
     metadata: Metadata
     stacks: StackReader
-    phases: dict[fx.Node, Phase]
-    kinds: dict[fx.Node, Kind]
+    phases: list[Phase]
+    kinds: list[Kind]
     again: dict[fx.Node, fx.Node]
-    scopes: dict[fx.Node, Scope] = field(default_factory=dict)
-    evidence: dict[fx.Node, Evidence] = field(default_factory=dict)
-    paths: dict[fx.Node, ModulePath] = field(default_factory=dict)
+    scopes: list[Scope | None] = field(init=False)
+    evidence: list[Evidence] = field(init=False)
+    paths: dict[int, ModulePath] = field(default_factory=dict)
     holders: frozenset[ModulePath] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.scopes = [None] * len(self.nodes)
+        self.evidence = [Evidence.GUESS] * len(self.nodes)
+
+    def phase(self, node: fx.Node) -> Phase:
+        """The phase of a node."""
+        return self.phases[self.position[node]]
+
+    def kind(self, node: fx.Node) -> Kind:
+        """What a node is."""
+        return self.kinds[self.position[node]]
+
+    def scope(self, node: fx.Node) -> Scope | None:
+        """The calls around a node, None where they are not settled."""
+        return self.scopes[self.position[node]]
+
+    def scopes_of(self, nodes: Iterable[fx.Node]) -> list[Scope]:
+        """The calls around each of some nodes, without those that are not settled."""
+        found = (self.scopes[self.position[node]] for node in nodes)
+        return [scope for scope in found if scope is not None]
+
+    def why(self, node: fx.Node) -> Evidence:
+        """Why a node has its owner."""
+        return self.evidence[self.position[node]]
 
     def settle(self, node: fx.Node, scope: Scope, evidence: Evidence) -> None:
         """Gives a node its owner."""
-        self.scopes[node], self.evidence[node] = scope, evidence
+        at = self.position[node]
+        self.scopes[at], self.evidence[at] = scope, evidence
 
     def outside(self, scope: Scope) -> Scope:
         """The innermost scope whose module certainly has one call."""
@@ -65,19 +94,20 @@ class Draft:
             scope = scope[:-1]
         return scope
 
-    def owners(self) -> dict[fx.Node, Owner]:
-        """The finished owners; equal ones are one object."""
+    def owners(self) -> list[Owner]:
+        """The finished owners, in order; equal ones are one object."""
         made: dict[object, Owner] = {}
         scopes: dict[Scope, Scope] = {}
         same: dict[int, Scope] = {}
-        found: dict[fx.Node, Owner] = {}
+        found: list[Owner] = []
         last: tuple[object, ...] = ()
-        for node, phase, kind in zip(self.nodes, self.phases.values(), self.kinds.values(), strict=True):
-            scope, evidence = self.scopes.get(node, ()), self.evidence.get(node, Evidence.GUESS)
-            path = self.paths.get(node) if kind in _NAMED else None
-            told = scope, path, phase, kind, evidence
+        paths = map(self.paths.get, range(len(self.nodes)))
+        for told in zip(self.scopes, paths, self.phases, self.kinds, self.evidence, strict=True):
             if not last or not all(map(operator.is_, told, last)):
                 last = told
+                scope, path, phase, kind, evidence = told
+                if scope is None:
+                    scope = ()
                 if id(scope) not in same:  # hashing a scope takes longer than all else here
                     same[id(scope)] = scopes.setdefault(scope, scope)
                 scope = same[id(scope)]
@@ -86,49 +116,57 @@ class Draft:
                     place = (scope[-1].path if scope else ROOT) if path is None else path
                     made[key] = Owner(scope, place, phase, kind, evidence)
                 owner = made[key]
-            found[node] = owner
+            found.append(owner)
         return found
 
 
 def begin(nodes: Sequence[fx.Node], roles: Roles) -> Draft:
     """Phases and kinds, and the owners that metadata tells outright."""
     metadata = Metadata.of(nodes)
-    phases, again = phases_of(nodes, roles, metadata)
-    kinds = kinds_of(nodes, roles)
-    draft = Draft(nodes, roles, metadata, StackReader(metadata.stacks, metadata.forward_stacks), phases, kinds, again)
+    position = dict(zip(nodes, range(len(nodes)), strict=True))
+    phases, again = phases_of(nodes, position, roles, metadata)
+    kinds = kinds_of(position, roles, metadata)
+    stacks = StackReader(metadata.stacks, metadata.forward_stacks)
+    draft = Draft(nodes, position, roles, metadata, stacks, phases, kinds, again)
     stacked = bool(draft.stacks.known[1:])
-    told = zip(nodes, phases.values(), kinds.values(), metadata.origins, *draft.stacks.scopes, strict=True)
-    for node, phase, kind, origin, own, forward in told:
-        if origin is not None:
-            scope, said = read_origin(origin)
-            draft.settle(node, scope, Evidence.ORIGIN)
-            phases[node] = said or phase
-            continue
-        # A stack that was open when a computation was stopped in the middle stays on all nodes after it.
-        if kind in _NAMED or node in again or (again and phase is Phase.BACKWARD):
-            continue
+    repeated = {position[node] for node in again}
+    told = zip(phases, kinds, metadata.origins, *draft.stacks.scopes, strict=True)
+    for at, (phase, kind, origin, own, forward) in enumerate(told):
         read = own if own is not None or phase is Phase.FORWARD else forward
-        if read is not None:
-            draft.settle(node, read, Evidence.STACK)
-        elif stacked and phase is Phase.FORWARD and kind not in _IDLE and any(key in node.meta for key in _TRACED):
-            draft.settle(node, (), Evidence.STACK)
+        if origin is not None:
+            draft.scopes[at], said = read_origin(origin)
+            draft.evidence[at] = Evidence.ORIGIN
+            phases[at] = said or phase
+        # A stack that was open when a computation was stopped in the middle stays on all nodes after it.
+        elif kind in _NAMED or at in repeated or (again and phase is Phase.BACKWARD):
+            continue
+        elif read is not None:
+            draft.scopes[at], draft.evidence[at] = read, Evidence.STACK
+        elif stacked and phase is Phase.FORWARD and kind not in _IDLE and _is_traced(nodes[at]):
+            draft.scopes[at], draft.evidence[at] = (), Evidence.STACK
     return draft
+
+
+def _is_traced(node: fx.Node) -> bool:
+    return any(key in node.meta for key in _TRACED)
 
 
 def own_inputs(draft: Draft) -> None:
     """The owners of parameters, inputs, tangents and outputs."""
-    for node in draft.nodes:
-        kind = draft.kinds[node]
+    names = draft.roles.names
+    for at, kind in enumerate(draft.kinds):
         if kind not in _IDLE:
             continue
-        if node in draft.roles.names:
-            draft.paths[node] = ModulePath.parse(draft.roles.names[node]).parent
-            draft.evidence[node] = Evidence.STACK
+        node = draft.nodes[at]
+        if node in names:
+            if kind in _NAMED:
+                draft.paths[at] = ModulePath.parse(names[node]).parent
+            draft.evidence[at] = Evidence.STACK
         elif kind is Kind.TANGENT:
             of = draft.roles.tangents.get(node)
-            draft.settle(node, draft.scopes.get(of, ()) if of is not None else (), Evidence.DATAFLOW)
-            draft.phases[node] = Phase.BACKWARD
-        elif node not in draft.scopes:
+            draft.settle(node, (draft.scope(of) or ()) if of is not None else (), Evidence.DATAFLOW)
+            draft.phases[at] = Phase.BACKWARD
+        elif draft.scopes[at] is None:
             draft.settle(node, (), Evidence.STACK)
 
 
@@ -137,41 +175,43 @@ def own_forward(draft: Draft) -> None:
 
     Parts of results come first, then users of parameters, then what lies between what is known.
     """
-    blank = [node for node in draft.nodes if node not in draft.scopes and draft.kinds[node] not in _IDLE]
-    todo = [node for node in blank if draft.phases[node] is not Phase.BACKWARD]
-    bare = not any(draft.kinds[node] not in _IDLE for node in draft.scopes)
+    facts = enumerate(zip(draft.scopes, draft.kinds, draft.phases, strict=True))
+    blank = (at for at, (scope, kind, phase) in facts if scope is None and kind not in _IDLE and phase in _AHEAD)
+    todo = [draft.nodes[at] for at in blank]
+    bare = all(scope is None or kind in _IDLE for scope, kind in zip(draft.scopes, draft.kinds, strict=True))
     if bare:
         draft.holders = frozenset(ModulePath.parse(name).parent for name in draft.roles.names.values())
     of_parameters = _parameter_paths(draft, todo) if bare else {}
     for node in todo:
-        if node.target is operator.getitem and node.all_input_nodes and node.all_input_nodes[0] in draft.scopes:
-            draft.settle(node, draft.scopes[node.all_input_nodes[0]], Evidence.DATAFLOW)
+        first = draft.scope(node.all_input_nodes[0]) if node.all_input_nodes else None
+        if node.target is operator.getitem and first is not None:
+            draft.settle(node, first, Evidence.DATAFLOW)
         elif node in of_parameters:
             draft.settle(node, _scope_of(common_path(of_parameters[node])), Evidence.DATAFLOW)
     if not bare and not draft.stacks.known[1:]:  # all calls were recorded, so the rest is outside of them
         for node in todo:
-            if node not in draft.scopes:
+            if draft.scope(node) is None:
                 draft.settle(node, (), Evidence.GUESS)
-    spread(draft, [node for node in todo if node not in draft.scopes and node not in draft.again], bare=bare)
+    spread(draft, [node for node in todo if draft.scope(node) is None and node not in draft.again], bare=bare)
     if draft.again:
         _own_again(draft)
 
 
 def _own_again(draft: Draft) -> None:
     """Owns what is computed again by what it computes again, and what that keeps by the stacks of both."""
-    own = dict(zip(draft.nodes, draft.stacks.scopes[0], strict=True))
+    own = draft.stacks.scopes[0]
     known: dict[Scope, Scope] = {}
     around: dict[ModulePath, set[Scope]] = {}
     for node, first in draft.again.items():
-        if first is not node and draft.evidence.get(node) is not Evidence.ORIGIN:
-            scope = draft.scopes.get(first, ())
-            draft.settle(node, scope, draft.evidence.get(first, Evidence.GUESS))
-            known.setdefault(own[node] or (), scope)
+        if first is not node and draft.why(node) is not Evidence.ORIGIN:
+            scope = draft.scope(first) or ()
+            draft.settle(node, scope, draft.why(first))
+            known.setdefault(own[draft.position[node]] or (), scope)
             for size, call in enumerate(scope, 1):
                 around.setdefault(call.path, set()).add(scope[:size])
     for node, first in draft.again.items():
-        if first is node and node not in draft.scopes:
-            stack = own[node] or ()
+        if first is node and draft.scope(node) is None:
+            stack = own[draft.position[node]] or ()
             if stack in known:
                 draft.settle(node, known[stack], Evidence.STACK)
                 continue
@@ -240,10 +280,10 @@ def _shared(
 ) -> Scope | None:
     scopes: list[Scope | None] = []
     for other in others:
-        if draft.kinds[other] in (Kind.INPUT, Kind.OUTPUT) and bare:
+        if draft.kind(other) in (Kind.INPUT, Kind.OUTPUT) and bare:
             scopes.append(())
-        elif draft.kinds[other] not in _IDLE and draft.phases[other] is not Phase.BACKWARD:
-            scopes.append(known.get(other) if other in waiting else draft.scopes.get(other))
+        elif draft.kind(other) not in _IDLE and draft.phase(other) is not Phase.BACKWARD:
+            scopes.append(known.get(other) if other in waiting else draft.scope(other))
     found = [scope for scope in scopes if scope is not None]
     return enclosing(found) if found else None
 

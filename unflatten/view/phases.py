@@ -7,7 +7,8 @@ The rest feeds the backward alone: tags tell, or its stack, or its being a copy 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import fx
@@ -22,39 +23,60 @@ from unflatten.view.values import Kind, Phase
 _aten = torch.ops.aten
 _COLLECTIVE = ("_c10d_functional", "c10d_functional", "_dtensor")
 _KEEPS = {_aten.detach.default, _aten.alias.default}
+_IDLE = ("placeholder", "get_attr", "output")
 _ONES = {_aten.ones_like.default, _aten.full_like.default, _aten.full.default, _aten.ones.default, torch.ones_like}
 
 
 def phases_of(
-    nodes: Sequence[fx.Node], roles: Roles, metadata: Metadata
-) -> tuple[dict[fx.Node, Phase], dict[fx.Node, fx.Node]]:
+    nodes: Sequence[fx.Node], position: Mapping[fx.Node, int], roles: Roles, metadata: Metadata
+) -> tuple[list[Phase], dict[fx.Node, fx.Node]]:
     """The phase of each node of a graph, in linear time; and of nodes computed again, what they compute again."""
     after = _after_seeds(nodes, roles)
     needed = _needed_by_forward(nodes, roles, after, metadata)
     backward_only = bool(after) and all(node in after for node in roles.results) and bool(roles.tangents)
     partitioned = any(tag is not None for tag in metadata.tags)
-    tagged = partitioned or any(flag is not None for flag in metadata.flags)
-    stacked = any(metadata.stacks)
     again = {} if partitioned or not after else _repeated(nodes, needed, after, metadata)
-    phases: dict[fx.Node, Phase] = {}
-    for node, origin in zip(nodes, metadata.origins, strict=True):
-        if node in after:
-            phases[node] = Phase.BACKWARD
-        elif node.op in ("placeholder", "get_attr", "output") or (node in needed and not backward_only):
-            phases[node] = Phase.FORWARD
+    rest = _Rest(
+        tagged=partitioned or any(flag is not None for flag in metadata.flags),
+        backward_only=backward_only,
+        stacked=any(metadata.stacks),
+        seeded=bool(after),
+        again=again,
+    )
+    phases: list[Phase] = []
+    told = zip(nodes, metadata.ops, map(after.__contains__, nodes), map(needed.__contains__, nodes), strict=True)
+    for node, op, is_after, is_needed in told:
+        if is_after:
+            phases.append(Phase.BACKWARD)
+        elif op in _IDLE or (is_needed and not backward_only):
+            phases.append(Phase.FORWARD)
         elif node.target is operator.getitem and node.all_input_nodes:
-            phases[node] = phases[node.all_input_nodes[0]]
-        elif node in again:
-            phases[node] = Phase.RECOMPUTE
-        elif origin is not None:  # a recorded call of the forward, unless the record itself tells another phase
-            phases[node] = Phase.FORWARD
-        elif tagged:
-            phases[node] = _by_tags(node, backward_only=backward_only)
-        elif after and (again or not (stacked and node.meta.get(STACK))):
-            phases[node] = Phase.BACKWARD
+            phases.append(phases[position[node.all_input_nodes[0]]])
         else:
-            phases[node] = Phase.FORWARD
+            phases.append(rest.phase(node))
     return phases, again
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What tells the phase of a node that only the backward needs, and that no tangent reaches."""
+
+    tagged: bool
+    backward_only: bool
+    stacked: bool
+    seeded: bool
+    again: Mapping[fx.Node, fx.Node]
+
+    def phase(self, node: fx.Node) -> Phase:
+        """The phase of a node."""
+        if node in self.again:
+            return Phase.RECOMPUTE
+        if node.meta.get(KEY) is not None:  # a recorded call of the forward, unless the record tells another phase
+            return Phase.FORWARD
+        if self.tagged:
+            return _by_tags(node, backward_only=self.backward_only)
+        stacked = self.stacked and node.meta.get(STACK)
+        return Phase.BACKWARD if self.seeded and (self.again or not stacked) else Phase.FORWARD
 
 
 def _by_tags(node: fx.Node, *, backward_only: bool) -> Phase:
@@ -98,7 +120,7 @@ def _needed_by_forward(nodes: Sequence[fx.Node], roles: Roles, after: set[fx.Nod
             continue
         if node in needed or not (node.users or _is_left_by_backward(node, captured)):
             needed.add(node)
-            needed.update(other for other in node.all_input_nodes if other not in after)
+            needed.update(node.all_input_nodes)  # of which none is after a seed, or the node were
     return needed
 
 
@@ -134,18 +156,18 @@ def _repeated(
     return {**found, **{node: node for node in kept}} if found else {}
 
 
-def kinds_of(nodes: Sequence[fx.Node], roles: Roles) -> dict[fx.Node, Kind]:
+def kinds_of(position: Mapping[fx.Node, int], roles: Roles, metadata: Metadata) -> list[Kind]:
     """What each node is; sums of gradients are found later."""
     of_targets: dict[int, Kind] = {}
-    found = {}
-    for node in nodes:
-        kind = roles.kinds.get(node)
+    found: list[Kind] = []
+    for target in metadata.targets:
+        kind = of_targets.get(id(target))
         if kind is None:
-            target = node.target
-            kind = of_targets.get(id(target))
-            if kind is None:
-                collective = getattr(target, "namespace", "") in _COLLECTIVE
-                kind = of_targets[id(target)] = Kind.COLLECTIVE if collective else Kind.COMPUTE
-        found[node] = kind
-    found.update(dict.fromkeys((node for node in nodes[-1:] if node.op == "output"), Kind.OUTPUT))
+            collective = getattr(target, "namespace", "") in _COLLECTIVE
+            kind = of_targets[id(target)] = Kind.COLLECTIVE if collective else Kind.COMPUTE
+        found.append(kind)
+    for node, kind in roles.kinds.items():
+        found[position[node]] = kind
+    if metadata.ops[-1:] == ["output"]:
+        found[-1] = Kind.OUTPUT
     return found

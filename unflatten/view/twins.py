@@ -25,7 +25,7 @@ class Numbers:
         self._flagged = any(draft.metadata.flags)
         self._known: dict[int, list[fx.Node]] = {}
         self._all: dict[Any, list[fx.Node]] = {}
-        for node, phase, number in zip(draft.nodes, draft.phases.values(), draft.metadata.numbers, strict=True):
+        for node, phase, number in zip(draft.nodes, draft.phases, draft.metadata.numbers, strict=True):
             if number is not None and phase is Phase.FORWARD:
                 self._all.setdefault(number, []).append(node)
         made = (node.op == "call_function" for found in self._all.values() for node in found)
@@ -43,15 +43,17 @@ class Numbers:
         at = bisect.bisect_left(self._sorted, number)
         above = next((found for each in self._sorted[at:] if (found := self._nodes(each))), [])
         below = next((found for each in reversed(self._sorted[:at]) if (found := self._nodes(each))), [])
-        scopes = self._draft.scopes
-        same = bool(above and below) and {scopes[other] for other in above} == {scopes[other] for other in below}
+        known = self._draft.scopes_of
+        same = bool(above and below) and set(known(above)) == set(known(below))
         return above if same else (), same
 
     def _nodes(self, number: int) -> list[fx.Node]:
         """The nodes of a number that have an owner, and may have a gradient."""
         if number not in self._known:
             self._known[number] = [
-                node for node in self._all.get(number, ()) if node in self._draft.scopes and _may_have_gradient(node)
+                node
+                for node in self._all.get(number, ())
+                if self._draft.scope(node) is not None and _may_have_gradient(node)
             ]
         return self._known[number]
 
