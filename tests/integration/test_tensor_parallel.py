@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tests.integration.llama import llama, unflattened
-
-WORLD, SECONDS = 2, 120
+from tests.support.processes import WORLD, said_by_two
 
 
 def shard(rank: int, folder: str) -> None:
@@ -46,14 +44,4 @@ def test_sharded_in_two_processes_it_equals_eager(tmp_path: Path) -> None:
     import pytest
 
     pytest.importorskip("transformers", reason="pip install transformers")
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=shard, args=(rank, str(tmp_path))) for rank in range(WORLD)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(SECONDS)
-        if worker.is_alive():
-            worker.kill()
-    assert [worker.exitcode for worker in workers] == [0, 0]
-    for rank in range(WORLD):
-        assert (tmp_path / f"rank{rank}").read_text(encoding="utf-8") == "(32, 32) True"
+    assert said_by_two(shard, tmp_path) == ["(32, 32) True"] * WORLD

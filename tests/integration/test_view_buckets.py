@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import multiprocessing
 from pathlib import Path
 
 import torch
 from torch import Tensor, fx, nn
 
-WORLD, SECONDS = 2, 120
+from tests.support.processes import WORLD, said_by_two
 
 
 def check(rank: int, folder: str) -> None:
@@ -59,14 +58,4 @@ def _results(module: fx.GraphModule, rank: int) -> list[Tensor]:
 
 
 def test_edited_graphs_give_the_same_in_two_processes(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=check, args=(rank, str(tmp_path))) for rank in range(WORLD)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(SECONDS)
-        if worker.is_alive():
-            worker.kill()
-    assert [worker.exitcode for worker in workers] == [0, 0]
-    for rank in range(WORLD):
-        assert (tmp_path / f"rank{rank}").read_text(encoding="utf-8") == "6 True; 1 True; 4 True True"
+    assert said_by_two(check, tmp_path) == ["6 True; 1 True; 4 True True"] * WORLD
