@@ -15,11 +15,10 @@ from nir_bridge.flattening import Path
 from nir_bridge.grouping import Group, Grouping, Input
 from nir_bridge.plan import Term, Unit
 from nir_bridge.state import State
-from unflatten.assemble import Apply, Attr, Body, Held, Invoke, Item, Local, Parameter, Step
+from unflatten.assemble import Apply, Body, Held, Invoke, Item, Local, Parameter, Step
 
 OUT = "out"
 """What a node's last value is called in the state."""
-_STATE_NAMES = frozenset(dir(State))
 
 
 def silence(x: Tensor, axes: int, shape: tuple[int, ...]) -> Tensor:
@@ -183,9 +182,9 @@ class _Writer:
         self.steps.append(Invoke(held, None, (*arguments, state), {}, (*used, (new.index, (Item(1),))), flat))
 
     def read(self, path: Path, name: str) -> Local:
-        """A part of the old state."""
+        """A part of the old state: as items, for which a step need not look among a state's methods first."""
         local = self.local(name)
-        self.before.append((local.index, tuple(_access(part) for part in path)))
+        self.before.append((local.index, tuple(map(Item, path))))
         return local
 
     def total(self, terms: Sequence[Term], name: str, own: tuple[Any, ...]) -> Any:
@@ -275,11 +274,6 @@ def step(name: str, reserved: frozenset[str]) -> Step:
     if name in reserved:
         return Step(name, "_modules")
     return Step(name) if is_attribute(name) else Step(name, "getattr")
-
-
-def _access(name: str) -> Attr | Item:
-    plainly = is_attribute(name) and name not in _STATE_NAMES and not name.startswith("_")
-    return Attr(name) if plainly else Item(name)
 
 
 def reserved_names(base: type[nn.Module]) -> frozenset[str]:

@@ -178,13 +178,13 @@ class _Loop:
         return other
 
     def neuron(self, node: int, module: Neuron) -> Callable[[Tensor], Tensor]:
-        coefficients, states = module.coefficients(), self.flow.states
+        (drive, advance), states = module.rule(), self.flow.states
         keep = [
             (module.parts.index(name), self.kept.setdefault((node, name), [])) for name in self.flow.keep.get(node, ())
         ]
 
         def step(x: Tensor) -> Tensor:
-            y, values = module.advance(module.drive(x, coefficients), states[node], coefficients)
+            y, values = advance(drive(x), states[node])
             states[node] = values
             for at, found in keep:
                 found.append(values[at])

@@ -5,11 +5,16 @@ tau_syn dI/dt = -I + w_in x, tau_mem dv/dt = (v_leak - v) + r I.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from nir_bridge.primitives.events import current_and_fire, synapse
-from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
-from nir_bridge.primitives.steps import decay_of, gain_of, offset_of, unless_one
+from nir_bridge.primitives.neuron import Coefficients, Neuron
+from nir_bridge.primitives.steps import Advance, Drive, Values, affine, decay_of, firing, gain_of, offset_of, unless_one
+
+Charge = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From a drive, the current and the potential to the new current and potential."""
 
 
 class CubaLI(Neuron):
@@ -24,7 +29,7 @@ class CubaLI(Neuron):
     v_leak: Tensor
     w_in: Tensor
 
-    def computed(self, known: bool) -> Coefficients:
+    def coefficients(self, known: bool) -> Coefficients:
         """Decay and gain of the current, decay and gain of the potential, and what the leak adds."""
         rules = self.dynamics
         decay_i = decay_of(self.tau_syn, rules)
@@ -34,33 +39,40 @@ class CubaLI(Neuron):
         offset = offset_of(decay, self.v_leak, known)
         return decay_i, unless_one(gain_i, known), decay, unless_one(gain, known), offset
 
-    def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
+    def driving(self, coefficients: Coefficients) -> Drive:
         """What is added to the current; for events, where the current is going."""
-        if self.dynamics.integration == "event":
-            return self.w_in * x
-        gain: Tensor | None = coefficients[1]
-        return x if gain is None else gain * x
+        return affine(self.w_in if self.dynamics.integration == "event" else coefficients[1])
 
-    def charged(self, drive: Tensor, i: Tensor, v: Tensor, coefficients: Coefficients) -> tuple[Tensor, Tensor]:
-        """The new current, and the new potential before any spike."""
-        decay_i, _, decay, gain, offset = coefficients[:5]
+    def charging(self, coefficients: Coefficients) -> Charge:
+        """How current and potential change before any spike."""
+        decay_i, _, decay, gain, offset = coefficients
         rule = self.dynamics.synapse
-        new = decay_i * (i + drive) if rule == "decay_all" else decay_i * i + drive
-        current = i if rule == "old" else new
-        if gain is not None:
-            current = gain * current
-        if offset is not None:
-            current = current + offset
-        return new, decay * v + current
 
-    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
-        """One step."""
-        i, v = values
-        if self.dynamics.integration == "event":
-            i, v = synapse(i, v, drive, self.event_constants(), self.dynamics.dt)
-        else:
-            i, v = self.charged(drive, i, v, coefficients)
-        return v, (i, v)
+        def charge(drive: Tensor, i: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+            new = decay_i * (i + drive) if rule == "decay_all" else decay_i * i + drive
+            current = i if rule == "old" else new
+            if gain is not None:
+                current = gain * current
+            if offset is not None:
+                current = current + offset
+            return new, decay * v + current
+
+        return charge
+
+    def advancing(self, coefficients: Coefficients) -> Advance:
+        """The decay of both."""
+        charge, constants, dt = self.charging(coefficients), self.event_constants(), self.dynamics.dt
+
+        def events(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            i, v = values
+            i, v = synapse(i, v, drive, constants, dt)
+            return v, (i, v)
+
+        def advance(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            i, v = charge(drive, *values)
+            return v, (i, v)
+
+        return events if self.dynamics.integration == "event" else advance
 
     def event_constants(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What the exact solution needs."""
@@ -75,19 +87,25 @@ class CubaLIF(CubaLI):
     v_threshold: Tensor
     v_reset: Tensor
 
-    def computed(self, known: bool) -> Coefficients:
-        """The coefficients of a leaky integrator, threshold and reset."""
-        return (*super().computed(known), self.v_threshold, self.v_reset)
+    def advancing(self, coefficients: Coefficients) -> Advance:
+        """The decay of both, and spikes."""
+        charge, constants, levels = (
+            self.charging(coefficients),
+            self.event_constants(),
+            (self.v_threshold, self.v_reset),
+        )
+        rules = self.dynamics, self.slope
+        fire = firing(self.dynamics, *levels, self.slope)
 
-    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
-        """One step."""
-        i, before, queue = values[0], values[1], values[2:]
-        threshold, v_reset = coefficients[5:]
-        if self.dynamics.integration == "event":
-            levels, rules = (threshold, v_reset), (self.dynamics, self.slope)
-            y, i, v = current_and_fire((i, before), drive, self.event_constants(), levels, rules)
-            y, after = self.lagged(y, v, queue)
-        else:
-            i, v = self.charged(drive, i, before, coefficients)
-            y, after = self.fire(before, v, threshold, v_reset, queue)
-        return y, (i, *after)
+        def events(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            before, v = values
+            y, i, v = current_and_fire((before, v), drive, constants, levels, rules)
+            return y, (i, v)
+
+        def advance(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            i, before = values
+            i, v = charge(drive, i, before)
+            y, v = fire(before, v)
+            return y, (i, v)
+
+        return self.lagging(events if self.dynamics.integration == "event" else advance)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from nir_bridge.primitives.events import integrate_and_fire
-from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
-from nir_bridge.primitives.steps import unless_one
+from nir_bridge.primitives.neuron import Coefficients, Neuron
+from nir_bridge.primitives.steps import Advance, Drive, Values, affine, firing, unless_one
 
 
 class I(Neuron):  # noqa: E742
@@ -19,20 +19,23 @@ class I(Neuron):  # noqa: E742
 
     r: Tensor
 
-    def computed(self, known: bool) -> Coefficients:
+    def coefficients(self, known: bool) -> Coefficients:
         """What an input counts for."""
         gain = self.r if self.dynamics.if_gain == "r" else self.dynamics.dt * self.r
         return (unless_one(gain, known),)
 
-    def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
+    def driving(self, coefficients: Coefficients) -> Drive:
         """What is added."""
-        gain: Tensor | None = coefficients[0]
-        return x if gain is None else gain * x
+        return affine(coefficients[0])
 
-    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:  # noqa: ARG002
-        """One step."""
-        v = values[0] + drive
-        return v, (v,)
+    def advancing(self, _: Coefficients) -> Advance:
+        """The sum."""
+
+        def advance(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            v = values[0] + drive
+            return v, (v,)
+
+        return advance
 
     def rest(self) -> Tensor | None:
         """An integrator has no leak to rest at."""
@@ -47,18 +50,21 @@ class IF(I):
     v_threshold: Tensor
     v_reset: Tensor
 
-    def computed(self, known: bool) -> Coefficients:
-        """What an input counts for, threshold and reset."""
-        return (*super().computed(known), self.v_threshold, self.v_reset)
+    def advancing(self, _: Coefficients) -> Advance:
+        """The sum, and spikes."""
+        dynamics, slope, levels = self.dynamics, self.slope, (self.v_threshold, self.v_reset)
+        fire = firing(dynamics, *levels, slope)
 
-    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
-        """One step."""
-        v, queue = values[0], values[1:]
-        _, threshold, v_reset = coefficients
-        if self.dynamics.integration == "event":
-            y, v = integrate_and_fire(v, drive, (threshold, v_reset), self.dynamics, self.slope)
-            return self.lagged(y, v, queue)
-        return self.fire(v, v + drive, threshold, v_reset, queue)
+        def events(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            y, v = integrate_and_fire(values[0], drive, levels, dynamics, slope)
+            return y, (v,)
+
+        def advance(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            (before,) = values
+            y, v = fire(before, before + drive)
+            return y, (v,)
+
+        return self.lagging(events if dynamics.integration == "event" else advance)
 
     def rest(self) -> Tensor | None:
         """What a reset leaves."""

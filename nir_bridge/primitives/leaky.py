@@ -5,8 +5,20 @@ from __future__ import annotations
 from torch import Tensor
 
 from nir_bridge.primitives.events import leak, leak_and_fire
-from nir_bridge.primitives.neuron import Coefficients, Neuron, Values
-from nir_bridge.primitives.steps import decay_of, fire, gain_of, offset_of, unless_one
+from nir_bridge.primitives.neuron import Coefficients, Neuron
+from nir_bridge.primitives.steps import (
+    Advance,
+    Drive,
+    Values,
+    affine,
+    decay_of,
+    fire,
+    firing,
+    gain_of,
+    offset_of,
+    test_of,
+    unless_one,
+)
 
 
 class LI(Neuron):
@@ -18,27 +30,32 @@ class LI(Neuron):
     r: Tensor
     v_leak: Tensor
 
-    def computed(self, known: bool) -> Coefficients:
+    def coefficients(self, known: bool) -> Coefficients:
         """The decay, the gain, and what the leak adds."""
         decay = decay_of(self.tau, self.dynamics)
         gain = gain_of(self.dynamics.input_gain, self.tau, self.r, self.dynamics.dt)
         return decay, unless_one(gain, known), offset_of(decay, self.v_leak, known)
 
-    def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
+    def driving(self, coefficients: Coefficients) -> Drive:
         """What is added to the decayed potential; for events, where the potential is going."""
         if self.dynamics.integration == "event":
-            return self.v_leak + self.r * x
-        _, gain, offset = coefficients[:3]
-        drive = x if gain is None else gain * x
-        return drive if offset is None else drive + offset
+            return affine(self.r, self.v_leak)
+        _, gain, offset = coefficients
+        return affine(gain, offset)
 
-    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
-        """One step."""
-        if self.dynamics.integration == "event":
-            v = leak(values[0], drive, self.tau, self.dynamics.dt)
-        else:
-            v = coefficients[0] * values[0] + drive
-        return v, (v,)
+    def advancing(self, coefficients: Coefficients) -> Advance:
+        """The decay."""
+        decay, tau, dt = coefficients[0], self.tau, self.dynamics.dt
+
+        def events(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            v = leak(values[0], drive, tau, dt)
+            return v, (v,)
+
+        def advance(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            v = decay * values[0] + drive
+            return v, (v,)
+
+        return events if self.dynamics.integration == "event" else advance
 
 
 class LIF(LI):
@@ -49,20 +66,35 @@ class LIF(LI):
     v_threshold: Tensor
     v_reset: Tensor
 
-    def computed(self, known: bool) -> Coefficients:
-        """The coefficients of a leaky integrator, threshold and reset."""
-        return (*super().computed(known), self.v_threshold, self.v_reset)
+    def advancing(self, coefficients: Coefficients) -> Advance:
+        """The decay, and spikes."""
+        decay, dynamics, slope = coefficients[0], self.dynamics, self.slope
+        constants = self.tau, self.v_threshold, self.v_reset
+        fire = firing(dynamics, *constants[1:], slope)
 
-    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
-        """One step."""
-        before, queue = values[0], values[1:]
-        decay, _, _, threshold, v_reset = coefficients
-        if self.dynamics.integration == "event":
-            constants = self.tau, threshold, v_reset
-            y, v = leak_and_fire(before, drive, constants, self.dynamics, self.slope)
-            return self.lagged(y, v, queue)
-        v = decay * before + drive
-        if queue and self.reset == "subtract":  # spyx: the reset comes with the spike, after the decay
-            v = v - queue[-1] * threshold
-            return self.lagged(fire(v, threshold, self.test, self.slope)[0], v, queue)
-        return self.fire(before, v, threshold, v_reset, queue)
+        def events(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            y, v = leak_and_fire(values[0], drive, constants, dynamics, slope)
+            return y, (v,)
+
+        def advance(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            (before,) = values
+            y, v = fire(before, decay * before + drive)
+            return y, (v,)
+
+        if dynamics.integration == "event":
+            return self.lagging(events)
+        if self.lag and dynamics.reset == "subtract":
+            return self.resetting_late(decay)
+        return self.lagging(advance)
+
+    def resetting_late(self, decay: Tensor) -> Advance:
+        """The step of spyx: the reset comes with the spike, after the decay."""
+        threshold, test, slope = self.v_threshold, test_of(self.dynamics), self.slope
+
+        def advance(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+            before, *queue = values
+            v = decay * before + drive - queue[-1] * threshold
+            spikes, _ = fire(v, threshold, test, slope)
+            return queue[0], (v, *queue[1:], spikes)
+
+        return advance

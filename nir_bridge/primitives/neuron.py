@@ -15,37 +15,36 @@ from torch import Tensor, nn
 from nir_bridge.errors import ShapeError
 from nir_bridge.fields import Fields, Shape, Target, hold_constants
 from nir_bridge.primitives.base import fits, mismatch
-from nir_bridge.primitives.steps import fire, test_of
+from nir_bridge.primitives.steps import Advance, Drive, Values, held_back
 from nir_bridge.state import State
 from unflatten.assemble import in_transform
 
-Values = tuple[Tensor, ...]
 Coefficients = tuple[Any, ...]
-CACHE = "@coefficients"
-_TWO_STAGES = frozenset({"snntorch_subtract", "snntorch_delayed"})
+Rule = tuple[Drive, Advance]
+CACHE = "@rule"
 _LEVELS = frozenset({"v_threshold", "v_reset"})
 _version = attrgetter("_version")
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Coefficients, and the constants that they are for.
+    """What a step does, and the constants that it is made of.
 
     Attributes:
         sources: the constants.
         watched: those that something is computed of; a step takes the others as they are.
         versions: how often each of them had been written to.
-        coefficients: what was computed of them.
+        rule: what was made of them.
     """
 
     sources: Values
     watched: Values
     versions: tuple[int, ...]
-    coefficients: Coefficients
+    rule: Rule
 
     @staticmethod
     def of(module: Neuron) -> Cache | None:
-        """The coefficients of a neuron; None where they can't outlive this call, or gradients go through them."""
+        """What a step of a neuron does; None where that can't outlive this call, or gradients go through constants."""
         held = [tensor for tensor in module._buffers.values() if tensor is not None]
         if len(held) != len(module.constants) or in_transform():
             return None
@@ -53,11 +52,11 @@ class Cache:
             if type(tensor) is not Tensor or tensor.requires_grad or tensor.is_inference() or tensor.is_meta:
                 return None
         with torch.inference_mode(False):  # tensors made in inference mode could not be used outside of it
-            coefficients = module.computed(known=True)
+            rule = module.made_rule(known=True)
         watched = tuple(
             tensor for name, tensor in module._buffers.items() if tensor is not None and name not in _LEVELS
         )
-        return Cache(tuple(held), watched, tuple(map(_version, watched)), coefficients)
+        return Cache(tuple(held), watched, tuple(map(_version, watched)), rule)
 
     def is_valid(self, held: Mapping[str, Tensor | None]) -> bool:
         """Whether the constants are still the same; asked at every step, so the loops are Python's own."""
@@ -71,6 +70,7 @@ class Neuron(nn.Module):
         shape: of the neurons, batch-less.
         parts: the names of the tensors in the state.
         spiking: whether it gives spikes rather than its potential.
+        lag: how many steps later than computed its spikes come out.
     """
 
     own: tuple[str, ...] = ("v",)
@@ -83,11 +83,9 @@ class Neuron(nn.Module):
         hold_constants(self, arrays, target)
         self.shape = shape
         self.dynamics = target.dynamics
-        self.reset = self.dynamics.reset
-        self.test = test_of(self.dynamics)
         self.slope = target.slope
-        lag = self.dynamics.output_lag if self.spiking else 0
-        self.parts = self.own + tuple("z" if step == 0 else f"z{step + 1}" for step in range(lag))
+        self.lag = self.dynamics.output_lag if self.spiking else 0
+        self.parts = self.own + tuple("z" if step == 0 else f"z{step + 1}" for step in range(self.lag))
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """One step.
@@ -99,10 +97,10 @@ class Neuron(nn.Module):
         Returns:
             The output and the new state.
         """
-        coefficients = self.coefficients()
+        drive, advance = self.rule()
         values = self.start(_broadcast(x.shape, self.shape)) if state is None else state.take(self.parts)
-        y, values = self.advance(self.drive(x, coefficients), values, coefficients)
-        return y, State(**dict(zip(self.parts, values, strict=True)))
+        y, values = advance(drive(x), values)
+        return y, State.of(self.parts, values)
 
     def series(self, xs: Tensor, values: Values, keep: Sequence[str] = ()) -> tuple[Tensor, Values, dict[str, Tensor]]:
         """All steps of a series, time first.
@@ -112,81 +110,64 @@ class Neuron(nn.Module):
             values: the tensors of the state at the start.
             keep: the parts of the state to return for every step.
         """
-        coefficients = self.coefficients()
+        drive, advance = self.rule()
         outputs: list[Tensor] = []
         kept: dict[str, list[Tensor]] = {name: [] for name in keep}
-        for drive in self.drive(xs, coefficients).unbind(0):
-            y, values = self.advance(drive, values, coefficients)
+        for driven in drive(xs).unbind(0):
+            y, values = advance(driven, values)
             outputs.append(y)
             for name, found in kept.items():
                 found.append(values[self.parts.index(name)])
         return torch.stack(outputs), values, {name: torch.stack(found) for name, found in kept.items()}
 
-    def coefficients(self) -> Coefficients:
-        """What a step needs of the constants; the same for all steps, and kept until a constant changes.
+    def rule(self) -> Rule:
+        """What a step does with the constants as they are; the same for all steps, kept until a constant changes.
 
         Changes that torch does not count are not seen: those through `.data` or numpy. Assign or write to the
         buffer itself.
         """
         if torch.compiler.is_dynamo_compiling():
-            return self.computed(known=False)
+            return self.made_rule(known=False)
         cache: Cache | None = self.__dict__.get(CACHE)
         if cache is None or not cache.is_valid(self._buffers):
             cache = Cache.of(self)
             if cache is None:
-                return self.computed(known=False)
+                return self.made_rule(known=False)
             self.__dict__[CACHE] = cache
-        return cache.coefficients
+        return cache.rule
 
-    def computed(self, known: bool) -> Coefficients:
-        """The coefficients anew.
+    def made_rule(self, known: bool) -> Rule:
+        """What a step does, anew.
+
+        Args:
+            known: whether values may be looked at, so that what adds nothing can be left out.
+        """
+        coefficients = self.coefficients(known)
+        return self.driving(coefficients), self.advancing(coefficients)
+
+    def coefficients(self, known: bool) -> Coefficients:
+        """What a step needs that is computed of the constants.
 
         Args:
             known: whether values may be looked at, so that what adds nothing can be left out.
         """
         raise NotImplementedError
 
+    def driving(self, coefficients: Coefficients) -> Drive:
+        """What an input does. The function must not hold the module, which keeps it."""
+        raise NotImplementedError
+
+    def advancing(self, coefficients: Coefficients) -> Advance:
+        """What a step does. The function must not hold the module, which keeps it."""
+        raise NotImplementedError
+
+    def lagging(self, advance: Advance) -> Advance:
+        """The same steps, with spikes that come out as late as the rules say."""
+        return held_back(advance, len(self.own)) if self.lag else advance
+
     def __getstate__(self) -> dict[str, Any]:
         held: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]
         return {name: value for name, value in held.items() if name != CACHE}
-
-    def drive(self, x: Tensor, coefficients: Coefficients) -> Tensor:
-        """What an input does, as far as it doesn't depend on the state; inputs may be a series."""
-        raise NotImplementedError
-
-    def advance(self, drive: Tensor, values: Values, coefficients: Coefficients) -> tuple[Tensor, Values]:
-        """One step."""
-        raise NotImplementedError
-
-    def fire(
-        self, before: Tensor, v: Tensor, threshold: Tensor, v_reset: Tensor, queue: Values
-    ) -> tuple[Tensor, Values]:
-        """Spikes and resets.
-
-        Args:
-            before: the potential that the step began with.
-            v: the potential without resets.
-            threshold: what potentials are compared with.
-            v_reset: what spikes reset to, where they don't subtract.
-            queue: the spikes that were held back.
-        """
-        if self.reset in _TWO_STAGES:  # last step's reset first, then the difference to this one's
-            last = (before > threshold).type_as(v)
-            v = v - last * threshold
-            spikes, _ = fire(v, threshold, self.test, self.slope)
-            if self.reset == "snntorch_subtract":
-                v = v - (spikes - last) * threshold
-        else:
-            spikes, found = fire(v, threshold, self.test, self.slope)
-            if self.reset == "subtract":
-                v = v - spikes * threshold
-            else:
-                v = torch.where(found if found.dtype is torch.bool else found > 0, v_reset, v)
-        return self.lagged(spikes, v, queue) if queue else (spikes, (v,))
-
-    def lagged(self, spikes: Tensor, v: Tensor, queue: Values) -> tuple[Tensor, Values]:
-        """What comes out now, and what the next step starts from: the spikes still to come are a part of it."""
-        return (queue[0], (v, *queue[1:], spikes)) if queue else (spikes, (v,))
 
     def initial_state(self, batch_shape: Sequence[int] = (), _like: Tensor | None = None) -> State:
         """The state to start from."""
@@ -211,7 +192,7 @@ class Neuron(nn.Module):
 
     def state(self, values: Values) -> State:
         """The tensors of a state as one."""
-        return State(**dict(zip(self.parts, values, strict=True)))
+        return State.of(self.parts, values)
 
     def values(self, state: State) -> Values:
         """The tensors of a state."""

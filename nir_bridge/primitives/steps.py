@@ -1,7 +1,8 @@
 """The pieces that a step of a neuron is put together from.
 
 Every linear part of a step has the form `decay * value + drive`, where the drive does not depend on the state, so that
-it can be computed for a whole series at once.
+it can be computed for a whole series at once. Pieces are functions with all that is known beforehand filled in, so that
+a step asks for nothing that is the same at every step.
 """
 
 from __future__ import annotations
@@ -15,8 +16,15 @@ from torch import Tensor
 from nir_bridge.dynamics import Dynamics
 from nir_bridge.surrogate import Slope, spike
 
+Values = tuple[Tensor, ...]
 Test = Callable[[Tensor, Tensor], Tensor]
 """From potential and threshold to where it spikes, bool, or to how often."""
+Drive = Callable[[Tensor], Tensor]
+"""What an input does, as far as it doesn't depend on the state; inputs may be a series."""
+Advance = Callable[[Tensor, Values], tuple[Tensor, Values]]
+"""One step: from a drive and the tensors of a state to the output and the new tensors."""
+Fire = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From the potential that a step began with, and the one without resets, to the spikes and the potential after."""
 
 
 def decay_of(tau: Tensor, dynamics: Dynamics) -> Tensor:
@@ -47,6 +55,56 @@ def _wide(tau: Tensor) -> Tensor:
 def offset_of(decay: Tensor, v_leak: Tensor, known: bool) -> Tensor | None:
     """What the leak adds in one step; None where that is known to be nothing."""
     return None if known and not bool(v_leak.any()) else (1 - decay) * v_leak
+
+
+def affine(gain: Tensor | None, offset: Tensor | None = None) -> Drive:
+    """`gain * x + offset`; None for what does nothing."""
+    if gain is None:
+        return (lambda x: x) if offset is None else (lambda x: x + offset)
+    return (lambda x: gain * x) if offset is None else (lambda x: gain * x + offset)
+
+
+def firing(dynamics: Dynamics, threshold: Tensor, v_reset: Tensor, slope: Slope) -> Fire:
+    """How a neuron spikes, and what spikes do to its potential.
+
+    Args:
+        dynamics: the rules.
+        threshold: what potentials are compared with.
+        v_reset: what spikes reset to, where they don't subtract.
+        slope: the surrogate's.
+    """
+    test, several, delayed = test_of(dynamics), dynamics.multi_spike, dynamics.reset == "snntorch_delayed"
+
+    def to_value(_: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        spikes, found = fire(v, threshold, test, slope)
+        return spikes, torch.where(found > 0 if several else found, v_reset, v)
+
+    def by_threshold(_: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        spikes, _ = fire(v, threshold, test, slope)
+        return spikes, v - spikes * threshold
+
+    def in_two_stages(before: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        last = (before > threshold).type_as(v)  # last step's reset first, then the difference to this one's
+        v = v - last * threshold
+        spikes, _ = fire(v, threshold, test, slope)
+        return spikes, v if delayed else v - (spikes - last) * threshold
+
+    return {"v_reset": to_value, "subtract": by_threshold}.get(dynamics.reset, in_two_stages)
+
+
+def held_back(advance: Advance, size: int) -> Advance:
+    """The same steps with spikes that come out later: those still to come are a part of the state.
+
+    Args:
+        advance: the steps.
+        size: how many tensors their own state has.
+    """
+
+    def late(drive: Tensor, values: Values) -> tuple[Tensor, Values]:
+        spikes, after = advance(drive, values[:size])
+        return values[size], (*after, *values[size + 1 :], spikes)
+
+    return late
 
 
 def test_of(dynamics: Dynamics) -> Test:

@@ -34,8 +34,8 @@ def test_code_is_readable() -> None:
     net = braille()
     assert net.code == (
         "def forward(self, x, state=None):\n"
-        "    lif1, state_lif1 = self.lif1(self.fc1(x), state.lif1)\n"
-        "    lif2, state_lif2 = self.lif2(self.fc2(lif1), state.lif2)\n"
+        "    lif1, state_lif1 = self.lif1(self.fc1(x), state['lif1'])\n"
+        "    lif2, state_lif2 = self.lif2(self.fc2(lif1), state['lif2'])\n"
         "    return lif2, State(lif1=state_lif1, lif2=state_lif2)"
     )
     assert isinstance(net.lif1, NIRModule)
