@@ -15,7 +15,7 @@ from torch import nn
 
 from nir_bridge.errors import GraphError
 from nir_bridge.names import escape, split_names
-from nir_bridge.notes import KEY
+from nir_bridge.notes import KEY, ordered
 
 Path = tuple[str, ...]
 
@@ -70,7 +70,7 @@ class Scope:
         path: where it is.
         label: its name, with the names of the graphs around it in front; empty for the root.
         graph: itself.
-        inputs, outputs: its Input and Output nodes by number, in the order of their names.
+        inputs, outputs: its Input and Output nodes by number, in the order that its metadata notes, or of their names.
         optional: those of `inputs` that nir added, for a node that nothing feeds.
     """
 
@@ -139,7 +139,7 @@ class _Level:
 
     def ports(self, kind: type[nir.NIRNode]) -> list[str]:
         """The Input or Output nodes, by name."""
-        return sorted(node.name for node in self.nodes if isinstance(node.node, kind))
+        return ordered(self.graph, kind, [node.name for node in self.nodes if isinstance(node.node, kind)])
 
     def scope(self, number: Mapping[tuple[Path, str], int]) -> Scope:
         inputs, outputs = (

@@ -40,7 +40,8 @@ class NIRModule(UnflattenedModule):
         """One step.
 
         Args:
-            *args: the inputs, in the alphabetical order of the names of their nodes, then the state.
+            *args: the inputs, in the order of the model that `to_nir` wrote them for, else in the alphabetical order
+                of the names of their nodes; then the state.
             **kwargs: inputs by the names of their nodes, and `state`.
 
         Returns:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
@@ -46,4 +47,29 @@ def note(graph: nir.NIRGraph, dynamics: Dynamics) -> None:
         if rules.changed(dt=dynamics.dt) == dynamics:
             own = {"dynamics": name, "dt": dynamics.dt}
             break
-    graph.metadata = {**graph.metadata, KEY: own}
+    _add(graph, own)
+
+
+def note_order(graph: nir.NIRGraph) -> None:
+    """Notes the order of a graph's inputs and outputs in its metadata, where it is not that of their names."""
+    for key, kind in (("inputs", nir.Input), ("outputs", nir.Output)):
+        names = [name for name, node in graph.nodes.items() if isinstance(node, kind)]
+        if names != sorted(names):
+            _add(graph, {key: json.dumps(names)})
+
+
+def ordered(graph: nir.NIRGraph, kind: type[nir.NIRNode], names: Sequence[str]) -> list[str]:
+    """Names of Input or Output nodes in the order that the graph's metadata notes, those it does not by name."""
+    own = graph.metadata.get(KEY) if isinstance(getattr(graph, "metadata", None), Mapping) else None
+    held = own.get("outputs" if kind is nir.Output else "inputs") if isinstance(own, Mapping) else None
+    try:
+        first = json.loads(held) if isinstance(held, str) else []
+    except ValueError:
+        first = []
+    place = {name: at for at, name in enumerate(first) if isinstance(name, str)}
+    return sorted(names, key=lambda name: (place.get(name, len(place)), name))
+
+
+def _add(graph: nir.NIRGraph, own: Mapping[str, Any]) -> None:
+    held = graph.metadata.get(KEY)
+    graph.metadata = {**graph.metadata, KEY: {**(held if isinstance(held, Mapping) else {}), **own}}

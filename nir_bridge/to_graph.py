@@ -17,10 +17,11 @@ from nir_bridge.exporting.modules import ModuleMap, Registry
 from nir_bridge.exporting.probing import guessed_run
 from nir_bridge.exporting.restoring import sketch_of
 from nir_bridge.exporting.running import Example, Job, run, state_parameters
+from nir_bridge.exporting.shadow import deep_enough, uncompiled
 from nir_bridge.exporting.unnesting import unnested
 from nir_bridge.exporting.verifying import verify
 from nir_bridge.frameworks import framework_maps, presets_in
-from nir_bridge.notes import note
+from nir_bridge.notes import note, note_order
 from nir_bridge.primitives.neuron import Neuron
 from nir_bridge.primitives.threshold import Threshold
 from nir_bridge.setting import Setting
@@ -78,17 +79,18 @@ def to_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
     """
     if not isinstance(model, nn.Module):
         raise ExportError(f"can't export a {type(model).__name__}; give a torch.nn.Module")
-    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    model = uncompiled(model)
     setting = Setting(dt, as_dynamics(own_dynamics(model) if dynamics is None else dynamics, dt))
     left_out = frozenset(chosen(model, bypass, "bypass"))
     registry = Registry(dict(module_map or {}), framework_maps(), setting, batch_dims, left_out)
     states = chosen(model, stateful_modules, "stateful_modules")
     leaves = Leaves(registry, states)
     job = Job(model, leaves, setting, batch_dims, state_parameters(model, states.get(id(model))))
-    graph = _graph(job, registry, args, kwargs, flatten)
-    note(graph, setting.dynamics)
-    if type_check:
-        verify(graph, setting)
+    with deep_enough(model):
+        graph = _graph(job, registry, args, kwargs, flatten)
+        note(graph, setting.dynamics)
+        if type_check:
+            verify(graph, setting)
     return graph
 
 
@@ -98,10 +100,11 @@ def _graph(job: Job, registry: Registry, args: Any, kwargs: Any, flat: bool) -> 
     if sketch is not None and type(job.model) not in registry.user:
         graph = registry.graph(job.model, sketch)
         return unnested(graph) if flat else graph
-    if args is None and not kwargs:
-        return assemble(guessed_run(job), flatten=flat)
     given = (args,) if isinstance(args, Tensor) else tuple(args or ())
-    return assemble(run(job, Example(given, dict(kwargs or {}))), flatten=flat)
+    trace = guessed_run(job) if args is None and not kwargs else run(job, Example(given, dict(kwargs or {})))
+    graph = assemble(trace, flatten=flat)
+    note_order(graph)
+    return graph
 
 
 def own_dynamics(model: nn.Module) -> str | Dynamics:

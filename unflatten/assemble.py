@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from unflatten._torch import in_transform, register_container
+from unflatten._torch import OperatorWatch, in_transform, register_container
 from unflatten.calls.known import Place
 from unflatten.classes import class_of, new_module
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Step
@@ -29,6 +29,7 @@ __all__ = [
     "Invoke",
     "Item",
     "Local",
+    "OperatorWatch",
     "Parameter",
     "Step",
     "assemble",

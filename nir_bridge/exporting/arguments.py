@@ -16,7 +16,7 @@ def parameters_of(module: nn.Module) -> list[inspect.Parameter]:
     """The parameters of a module's forward; none where it can't be told."""
     try:
         found = list(inspect.signature(type(module).forward).parameters.values())[1:]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, AttributeError):  # a scripted module has no class of its own
         return []
     return found
 

@@ -60,6 +60,7 @@ class _Assembler:
         self.trace = trace
         self.resolver = resolver
         self.nodes: dict[Any, nir.NIRNode] = {}
+        self.made: dict[Any, nir.NIRNode] = {}
         self.graphs: dict[Any, nir.NIRGraph] = {}
         self.levels: dict[int, _Level] = {}
         self.inside = self.contents()
@@ -138,11 +139,14 @@ class _Assembler:
             ExportError: a module with a state is called more than once.
         """
         op = self.trace.ops[number]
-        key = (id(op.module), op.takes) if op.module is not None else number
+        key: Any = (id(op.module), op.takes, id(op.recipe)) if op.module is not None else number
         if isinstance(op.recipe, Given) and op.module is not None:
-            key = id(op.module)
+            key = (id(op.module), id(op.recipe))
         if key not in self.nodes:
-            self.nodes[key] = placed(copied(op.recipe.node(Site(op.where, op.takes, op.gives))), op.takes, op.gives)
+            made = placed(copied(op.recipe.node(Site(op.where, op.takes, op.gives))), op.takes, op.gives)
+            if self.calls[id(op.module)] > 1:  # weights that are made anew for each call can still be the same
+                made = self.made.setdefault((id(op.module), key_of(made)), made)
+            self.nodes[key] = made
         node = self.nodes[key]
         if op.module is not None and self.calls[id(op.module)] > 1 and has_state(node):
             raise ExportError(

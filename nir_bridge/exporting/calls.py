@@ -34,6 +34,9 @@ class Run(Protocol):
     def here(self) -> str:
         """The region that runs, as messages name it."""
 
+    def is_random(self, value: Any) -> bool:
+        """Whether a constant was drawn at random."""
+
     def terms(self, signal: Signal, tensor: Tensor) -> Terms:
         """A signal's sum as the region that runs sees it."""
 
@@ -100,6 +103,7 @@ class Call:
         Raises:
             NoMeaningError: it differs along the batch, or makes the other operand larger.
         """
+        self.fixed(value)
         found = array(value)
         if not isinstance(value, Tensor):
             return found
@@ -111,6 +115,18 @@ class Call:
                 raise self.no_meaning("a constant with batch axes has no meaning; NIR has no batch")
             found = head[0]
         return found
+
+    def fixed(self, *values: Any) -> None:
+        """Checks that constants are the same in every run.
+
+        Raises:
+            NoMeaningError: one was drawn at random.
+        """
+        if any(self.tracer.is_random(value) for value in values):
+            raise self.no_meaning(
+                "it uses numbers drawn at random, which differ from run to run, and a NIR graph does not; call "
+                "model.eval() before to_nir, or leave the noise out"
+            )
 
     def keeps_shape(self, like: Tensor) -> None:
         """Checks that the result has the shape of the input.

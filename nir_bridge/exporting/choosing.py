@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from nir_bridge.errors import ExportError
-from nir_bridge.exporting.shadow import walk
+from nir_bridge.exporting.shadow import uncompiled, walk
 
 Key = str | type[nn.Module]
 
@@ -20,13 +20,15 @@ def chosen(model: nn.Module, keys: Any, what: str) -> dict[int, Any]:
     Raises:
         ExportError: a path leads nowhere, or a key is neither a path nor a type.
     """
-    if isinstance(keys, str | type):
+    if isinstance(keys, str | type | nn.Module):
         keys = (keys,)
-    pairs = list(keys.items()) if isinstance(keys, Mapping) else [(key, None) for key in keys or ()]
+    if not isinstance(keys, Iterable):
+        raise ExportError(f"{what} is a {type(keys).__name__}; give paths of modules, or classes of modules")
+    pairs = list(keys.items()) if isinstance(keys, Mapping) else [(key, None) for key in keys]
     found: dict[int, Any] = {}
     for key, value in pairs:
         for module in _named(model, key, what):
-            found[id(module)] = value
+            found[id(uncompiled(module))] = value
     return found
 
 

@@ -210,14 +210,18 @@ class _Folder:
             first = self.trace.ops[port.terms[0].at] if port.terms and port.terms[0].kind == "op" else None
             if first is not None and isinstance(first.recipe, Stack):
                 steps = [mover.terms(each) for each in first.inputs.values()]
-                if len(port.terms) > 1 or any(each != steps[0] for each in steps):
-                    raise NoMeaningError(f"{first.where}: the steps that it puts together differ. {_HOW}")
+                if len(port.terms) > 1 or any(each != steps[0] for each in steps) or not self.is_in_order(first):
+                    raise NoMeaningError(
+                        f"{first.where}: it does not put together one value of each step, in their order. {_HOW}"
+                    )
                 terms = steps[0]
                 source = next(iter(first.inputs.values()))[0]
                 shape = self.trace.ops[source.at].gives if source.kind == "op" else None
-            elif len({self.times.get(term.at) for term in self.through(port.terms) if term.kind == "op"}) > 1:
+            elif {self.times.get(term.at) for term in self.through(port.terms) if term.kind == "op"} - {
+                max(self.steps)
+            }:
                 raise NoMeaningError(
-                    f"an output of the model adds up what different steps of its loop over time give. {_HOW}"
+                    f"an output of the model is, or adds up, what earlier steps of its loop over time give. {_HOW}"
                 )
             if terms not in seen:
                 seen.add(terms)
@@ -225,6 +229,11 @@ class _Folder:
         if len(seen) == 1:
             for port in made.regions[0].outs.values():
                 port.name = "output"
+
+    def is_in_order(self, stack: Op) -> bool:
+        """Whether a series is made of all steps, one after the other."""
+        found = [{self.times.get(term.at) for term in self.through(each)} for each in stack.inputs.values()]
+        return found == [{time} for time in range(max(self.steps) + 1)]
 
 
 @dataclass(slots=True)

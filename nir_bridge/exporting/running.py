@@ -18,6 +18,7 @@ from nir_bridge.exporting.trace import Port, Signal, Source, StatePart, Trace
 from nir_bridge.exporting.tracer import Tracer
 from nir_bridge.exporting.trees import Place, mapped, tensors
 from nir_bridge.setting import Setting
+from unflatten.assemble import OperatorWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ def run(job: Job, example: Example, make: type[Tracer] = Tracer) -> Trace:
 
 
 def _run(job: Job, example: Example, make: type[Tracer], given: Any) -> tuple[Tracer, Any]:
-    with torch.inference_mode(False):  # tensors of inference mode don't tell whether they were written to
+    # Tensors of inference mode don't tell whether they were written to, and compiled code is not seen.
+    with torch.inference_mode(False), torch.compiler.set_stance("force_eager"):
         return _noted(job, example, make, given)
 
 
@@ -97,9 +99,11 @@ def _noted(job: Job, example: Example, make: type[Tracer], given: Any) -> tuple[
     if given is not None:
         kwargs, args = _with_state(tracer, job, (args, kwargs), given)
     tracer.watch()
-    with torch.no_grad(), torch.random.fork_rng(devices=devices(job.model)), tracer:
+    with torch.no_grad(), torch.random.fork_rng(devices=devices(job.model)), tracer, OperatorWatch(tracer.operator):
         try:
             return tracer, shadow.model(*args, **kwargs)
+        except RecursionError:
+            raise
         except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError) as error:
             raise _failure(error, example) from error
 

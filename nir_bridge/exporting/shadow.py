@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from nir_bridge.errors import ExportError
+
+_FRAMES = 30
+"""How many frames a level of a model takes at most, to copy or to run it."""
+
+_DEEPEST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +55,18 @@ def shadow_of(model: nn.Module) -> Shadow:
             memo[id(tensor)] = tensor.detach().clone()
     try:
         copied = _copied(model, memo)
+    except RecursionError:
+        raise
     except Exception as error:  # whatever a module's own attributes raise
         raise ExportError(
             f"the model can't be copied, and to_nir runs a copy, to leave the model as it is: "
             f"{type(error).__name__}: {error}. Take out what can't be copied, or give the class a __deepcopy__"
         ) from error
     originals = {id(memo[id(module)]): module for module in model.modules() if id(module) in memo}
+    for module in list(copied.modules()):  # modules that torch.compile wraps, as themselves
+        module._modules.update(
+            {name: uncompiled(child) for name, child in module._modules.items() if child is not None}
+        )
     originals[id(copied)] = model
     paths: dict[int, tuple[str, ...]] = {}
     for path, module in walk(copied):
@@ -61,11 +74,40 @@ def shadow_of(model: nn.Module) -> Shadow:
     return Shadow(copied, originals, paths)
 
 
+def uncompiled(model: nn.Module) -> nn.Module:
+    """What `torch.compile` wraps, if it does."""
+    while not isinstance(model, torch.jit.ScriptModule) and "_orig_mod" in model._modules:
+        held = model._modules["_orig_mod"]
+        if held is None:
+            break
+        model = held
+    return model
+
+
+@contextlib.contextmanager
+def deep_enough(model: nn.Module) -> Iterator[None]:
+    """Room on the stack for a model that is nested deeply: to copy and to run it takes many frames a level."""
+    depth = max(len(path) for path, _ in walk(model))
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, min(depth, _DEEPEST) * _FRAMES + before))
+    try:
+        yield
+    except RecursionError as error:
+        raise ExportError(
+            f"the model is nested {depth} deep, or calls itself without an end; there is no room for that on the "
+            "stack. Nest it less, or call sys.setrecursionlimit"
+        ) from error
+    finally:
+        sys.setrecursionlimit(before)
+
+
 def _copied(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
     """A deep copy; where a class's own way to copy fails, as that of Sinabs' recurrent layers does, the plain one."""
     held = dict(memo)
     try:
         return copy.deepcopy(model, memo)
+    except RecursionError:
+        raise
     except Exception:
         own = [module for module in model.modules() if hasattr(type(module), "__deepcopy__")]
         if not own:
@@ -85,7 +127,7 @@ def walk(model: nn.Module) -> Iterator[tuple[tuple[str, ...], nn.Module]]:
         path, module, above = pending.pop()
         yield path, module
         inner = above | {id(module)}
-        children = [(name, child) for name, child in module._modules.items() if child is not None]
+        children = [(name, uncompiled(child)) for name, child in module._modules.items() if child is not None]
         pending += [((*path, name), child, inner) for name, child in reversed(children) if id(child) not in inner]
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from nir_bridge.errors import ExportError, NoMeaningError
 from nir_bridge.exporting.arguments import named_arguments
 from nir_bridge.exporting.calls import Call
-from nir_bridge.exporting.functions import FUNCTIONS, called_name, unsupported
+from nir_bridge.exporting.functions import FUNCTIONS, RANDOM, called_name, unsupported
 from nir_bridge.exporting.recipes import Recipe
 from nir_bridge.exporting.shadow import Shadow
 from nir_bridge.exporting.trace import Op, Port, Region, Signal, Source, StatePart, Terms, Trace, Value
@@ -46,6 +47,8 @@ class Tracer(TorchFunctionMode):
         self.stale: dict[int, str] = {}
         self.kept: list[Tensor] = []  # so that no identity is given twice
         self.opaque = 0
+        self.shown = 0
+        self.random: dict[int, Tensor] = {}
 
     # Values
 
@@ -135,9 +138,11 @@ class Tracer(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """A function of torch."""
         kwargs = kwargs or {}
-        if self.opaque or not self.depends(args, kwargs):
+        if self.opaque:
             return func(*args, **kwargs)
         name = called_name(func)
+        if not self.depends(args, kwargs):
+            return self.constant(func, name, args, kwargs)
         rule = FUNCTIONS.get(name)
         if rule is None:
             raise unsupported(name, self.here(), self.region.path, type(self.region.module).__name__)
@@ -149,10 +154,46 @@ class Tracer(TorchFunctionMode):
                 f"{self.here()}: {name} uses the state of a module as a signal. In NIR a node gives only its output; "
                 "use what the module returns first, or export the model without this part"
             )
-        result = func(*args, **kwargs)
+        with self.showing():
+            result = self.constant(func, name, args, kwargs)
         written = next((tensor for tensor, version in before if tensor._version != version), None)
         value = rule.apply(Call(self, name, args, kwargs, result))
         return self.returned(result, value, written, name)
+
+    def constant(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Calls a function; notes whether its result is random."""
+        before = torch.get_rng_state() if name in RANDOM else None
+        result = func(*args, **kwargs)
+        is_random = before is not None and not torch.equal(before, torch.get_rng_state())
+        if is_random or (self.random and any(id(tensor) in self.random for _, tensor in tensors((args, kwargs)))):
+            self.random.update({id(tensor): tensor for _, tensor in tensors(result)})
+        return result
+
+    def is_random(self, value: Any) -> bool:
+        """Whether a constant was drawn at random."""
+        return id(value) in self.random
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        """What happens inside belongs to a function of torch that is noted."""
+        self.shown += 1
+        try:
+            yield
+        finally:
+            self.shown -= 1
+
+    def operator(self, name: str, args: Any, kwargs: Any) -> None:
+        """An operator runs.
+
+        Raises:
+            NoMeaningError: it is on a signal, and no function of torch shows it.
+        """
+        if not self.shown and not self.opaque and self.depends(args, kwargs):
+            raise NoMeaningError(
+                f"{self.here()}: operator {name} is called on a signal by something that can't be looked into: "
+                "torch.vmap, a scripted function, or an extension. Call torch's functions themselves, or map the "
+                "module to a node: to_nir(model, {type: mapper})"
+            )
 
     def depends(self, args: Any, kwargs: Any) -> bool:
         """Whether any of the arguments depends on the inputs."""

@@ -32,6 +32,15 @@ _READS_VALUES = frozenset(
 )  # fmt: skip
 
 
+RANDOM: Final = frozenset(
+    {"rand", "randn", "randint", "randperm", "normal", "normal_", "uniform_", "bernoulli", "bernoulli_", "random_",
+     "exponential_", "cauchy_", "log_normal_", "geometric_", "poisson", "multinomial", "rand_like", "randn_like",
+     "randint_like", "dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout",
+     "feature_alpha_dropout", "native_dropout", "rrelu", "gumbel_softmax", "trunc_normal_", "binomial"}
+)  # fmt: skip
+"""The functions whose results are drawn at random."""
+
+
 def called_name(func: Any) -> str:
     """The name under which a function is looked up."""
     name = str(getattr(func, "__name__", func))

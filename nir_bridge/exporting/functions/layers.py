@@ -47,6 +47,7 @@ def normalised(mean: Any, variance: Any, weight: Any, bias: Any, eps: float, ran
 def _constants(call: Call, *values: Any) -> None:
     if any(call.tracer.value(value) is not None for value in values):
         raise call.no_meaning("weights that depend on the input have no meaning in NIR")
+    call.fixed(*values)
 
 
 def _linear(call: Call) -> Outcome:

@@ -50,6 +50,7 @@ def _matmul(call: Call) -> Outcome:
     left, right = call.argument(0, "input"), call.argument(1, "other")
     if not isinstance(call.tracer.value(left), Signal) or call.tracer.value(right) is not None:
         raise call.no_meaning("only `signal @ constant` has a meaning in NIR, as a Linear")
+    call.fixed(right)
     matrix = array(right)
     if matrix.ndim != 2:
         raise call.no_meaning(f"the constant has {matrix.ndim} axes; a matrix has 2")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import nir
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
-from nir_bridge.errors import ExportError, ModuleMapError
+from nir_bridge.errors import ExportError, ModuleMapError, NIRBridgeError
 from nir_bridge.exporting.modules.own import OWN
 from nir_bridge.exporting.modules.torch_nn import TORCH, Taken
 from nir_bridge.exporting.recipes import Given, Recipe
@@ -41,7 +42,7 @@ class Registry:
     setting: Setting
     batch_dims: int
     bypassed: frozenset[int] = frozenset()
-    known: dict[int, Recipe | str | None] = field(default_factory=dict)
+    known: dict[Any, tuple[Recipe | str | None, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         given: Mapping[Any, Any] = self.user
@@ -54,27 +55,37 @@ class Registry:
                     "module to its node, or None to leave such modules out"
                 )
 
-    def recipe(self, module: nn.Module, where: str) -> Recipe | str | None:
+    def recipe(self, module: nn.Module, where: str, running: nn.Module | None = None) -> Recipe | str | None:
         """What a module is: a node, `BYPASS`, or None to look inside it.
+
+        Args:
+            module: the module.
+            where: how messages name it.
+            running: the copy that runs, whose weights are those that a hook or a parametrization has just made.
 
         Raises:
             NIRBridgeError: it can't be written.
         """
-        if id(module) not in self.known:
-            self.known[id(module)] = self._found(module, where)
-        return self.known[id(module)]
+        held = module if running is None else running
+        weights = _weights(held)
+        key = (id(module), tuple((id(tensor), tensor._version) for tensor in weights))
+        if key not in self.known:
+            self.known[key] = (self._found(module, held, where), (held, weights))  # which keeps the identities
+        return self.known[key][0]
 
-    def _found(self, module: nn.Module, where: str) -> Recipe | str | None:
+    def _found(self, module: nn.Module, held: nn.Module, where: str) -> Recipe | str | None:
+        """What a module is, by the type of the original and the values of what is held."""
+        computed = held._forward_pre_hooks or parametrize.is_parametrized(held)
         for kind in type(module).__mro__:
             if kind in self.user:
-                return self._mapped(self.user[kind], module, where)
+                return self._mapped(self.user[kind], held if computed else module, where)
         sketch = sketch_of(module)
         if sketch is not None:
             return Given(self.graph(module, sketch, where))
         for kind in type(module).__mro__:
             if not issubclass(kind, nn.Module) or type(module).forward is not kind.forward:
                 continue
-            found = self._default(kind, module, where)
+            found = self._default(kind, held, where)
             if found is not None:
                 return found
         return None
@@ -93,7 +104,14 @@ class Registry:
     def _mapped(self, mapper: UserMapper | None, module: nn.Module, where: str) -> Recipe | str:
         if mapper is None:
             return BYPASS
-        node = mapper(module)
+        try:
+            node = mapper(module)
+        except NIRBridgeError:
+            raise
+        except Exception as error:  # whatever the caller's function raises
+            raise ModuleMapError(
+                f"{where}: the mapper of {type(module).__name__} failed: {type(error).__name__}: {error}"
+            ) from error
         return BYPASS if node is None else Given(_checked(node, module, where))
 
     @staticmethod
@@ -125,6 +143,12 @@ class Registry:
             if entry is not None:
                 return entry.takes(module)
         return None
+
+
+def _weights(module: nn.Module) -> list[Tensor]:
+    """The tensors that a module computes with, as they are now."""
+    found = [*module._parameters.values(), *(module.__dict__.get(name) for name in ("weight", "bias"))]
+    return [tensor for tensor in found if isinstance(tensor, Tensor) and not tensor.is_inference()]
 
 
 def node_takes(node: nir.NIRNode) -> Taken | None:

@@ -136,7 +136,7 @@ WITHOUT_MEANING: list[tuple[Forward, str]] = [
     (lambda self, x: (self.a(x), torch.ones(3)), "does not depend on its inputs"),
     (lambda self, x: self.a(x)[..., :1] + x, "part of a signal"),
     (lambda self, x: self.a(x).long(), "real numbers"),
-    (lambda self, x: self.a(x) + torch.vmap(torch.relu)(x), "constant with batch axes"),
+    (lambda self, x: self.a(x) + torch.vmap(torch.relu)(x), "aten.relu.default is called on a signal"),
     (lambda self, x: x[:, 0], "of input 'x' only the parts 0 of 4 are used"),
     (
         lambda self, x: torch.stack([self.a(x), x], 1),

@@ -174,7 +174,7 @@ def before(self: Any, x: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize(
     ("forward", "named"),
-    [(summed, "adds up what different steps"), (uneven, "step 1 of the loop"), (forgetting, "not passed on"),
+    [(summed, "adds up, what earlier steps"), (uneven, "step 1 of the loop"), (forgetting, "not passed on"),
      (before, "no input of the model")],
 )  # fmt: skip
 def test_loops_whose_steps_differ(forward: Any, named: str) -> None:
