@@ -2,19 +2,25 @@
 
     python -m tests.benchmarks.view
 
-A graph of the wanted size is made of copies of one captured graph, under paths of their own.
+A graph of the wanted size is made of copies of one captured graph, under paths of their own. Each size has a process of
+its own; times are those of the processor, since others may use the machine.
 """
 
 from __future__ import annotations
 
+import gc
 import math
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
 from torch import fx
 from torch._inductor.fx_passes.graph_view import make_graph_view
 
-from tests.benchmarks.__main__ import seconds
 from tests.support import capturing
 from tests.support.trainable import MODELS, Transformer
 from unflatten import GraphView
@@ -54,26 +60,49 @@ def _meta(node: fx.Node, copy: int, step: int) -> dict[str, Any]:
     return meta
 
 
-def main() -> None:
-    """Prints the table."""
+def seconds(functions: list[Callable[[], Any]], repeats: int = 5) -> list[float]:
+    """The median processor time of each function, called in turns."""
+    times: list[list[float]] = [[] for _ in functions]
+    for _ in range(repeats):
+        for function, own in zip(functions, times, strict=True):
+            gc.collect()
+            start = time.process_time()
+            kept = function()
+            own.append(time.process_time() - start)
+            del kept
+    return [statistics.median(own) for own in times]
+
+
+def measured(copies: int) -> tuple[int, list[float]]:
+    """The size of a graph, and the times for torch's view, for this one, and to see that it is up to date."""
+    torch.set_num_threads(1)
     args = MODELS["transformer"]()[1]
     module = capturing.joint(capturing.by_dynamo(Transformer(LAYERS), args), args)
-    print("| nodes | torch: s | view: s | ratio | exponent since the first | is it still so: s |")
+    graph = grown(module, copies)
+    view = GraphView(graph)
+    _ = view.index
+    return len(graph.nodes), seconds(
+        [lambda: make_graph_view(graph), lambda: GraphView(graph).index, lambda: view.index]
+    )
+
+
+def main() -> None:
+    """Prints the table."""
+    print("| nodes | torch: s | view: s | ratio | exponents: torch, view | is it still so: s |")
     print("|---|---|---|---|---|---|")
-    first: tuple[int, float] | None = None
+    before: tuple[int, list[float]] | None = None
     for copies in COPIES:
-        graph = grown(module, copies)
-        view = GraphView(graph)
-        _ = view.index
-        theirs, ours, check = seconds(
-            [lambda g=graph: make_graph_view(g), lambda g=graph: GraphView(g).index, lambda v=view: v.index]  # type: ignore[misc]
-        )
-        size = len(graph.nodes)
-        slope = "" if first is None else f"{math.log(ours / first[1]) / math.log(size / first[0]):.2f}"
-        first = first or (size, ours)
-        print(f"| {size} | {theirs:.3f} | {ours:.3f} | {ours / theirs:.2f} | {slope} | {check:.4f} |", flush=True)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            size, times = pool.submit(measured, copies).result()
+        slopes = ""
+        if before is not None:
+            growth = math.log(size / before[0])
+            pairs = zip(times[:2], before[1][:2], strict=True)
+            slopes = ", ".join(f"{math.log(now / then) / growth:.2f}" for now, then in pairs)
+        before = size, times
+        theirs, ours, check = times
+        print(f"| {size} | {theirs:.3f} | {ours:.3f} | {ours / theirs:.2f} | {slopes} | {check:.4f} |", flush=True)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     main()

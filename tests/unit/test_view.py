@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.support import capturing
 from tests.support.trainable import MODELS, Transformer
 from unflatten import GraphView
 from unflatten.errors import EmptySelectionError, IllegalMoveError, UnknownPathError, ViewError
+from unflatten.view.index import Index
 from unflatten.view.region import Region, Regions
 from unflatten.view.values import Phase
 
@@ -181,6 +183,40 @@ def test_calls_are_convex(name: str) -> None:
         assert [call for call in calls if not call.forward.convexity] == []
         assert [call for call in calls if not call.backward.convexity] == []
         assert len(calls) == {"transformer": 27, "resnet": 17, "odd": 12}[name]
+
+
+def test_a_question_compares_the_graph_once(module: fx.GraphModule, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = GraphView(copy.deepcopy(module))
+    layers, layer = view["layers.*"], view["layers.0"]
+    compared: list[fx.Graph] = []
+    is_of = Index.is_of
+
+    def counting(index: Index, graph: fx.Graph) -> bool:
+        compared.append(graph)
+        return is_of(index, graph)
+
+    monkeypatch.setattr(Index, "is_of", counting)
+    questions: list[Callable[[], object]] = [
+        lambda: layers.nodes, lambda: layer.nodes, lambda: view["layers.*"], lambda: view.find(path="layers.0"),
+        layer.cost, layer.costs, lambda: layer.inputs, lambda: layer.parameters, lambda: repr(view),
+    ]  # fmt: skip
+    for question in questions:
+        compared.clear()
+        question()
+        assert len(compared) == 1
+
+
+def test_costs_follow_edits(module: fx.GraphModule) -> None:
+    view = GraphView(copy.deepcopy(module))
+    layer = view["layers.0"].forward
+    before = layer.cost()
+    assert layer.cost() == before
+    origin = layer.nodes[3]
+    made = view.create(torch.ops.aten.neg.default, (origin,), origin=origin)
+    value = made.meta["val"]
+    assert layer.cost().activation_bytes == before.activation_bytes + value.numel() * value.element_size()
+    view.graph.erase_node(made)
+    assert layer.cost() == before
 
 
 def test_a_view_follows_edits(module: fx.GraphModule) -> None:

@@ -40,7 +40,14 @@ class Cost:
 
 
 def node_costs(index: Index) -> dict[fx.Node, Cost]:
-    """What each node costs that costs anything, in linear time."""
+    """What each node costs that costs anything; in linear time, and once for an index."""
+    if "costs" not in index.kept:
+        index.kept["costs"] = _node_costs(index)
+    found: dict[fx.Node, Cost] = index.kept["costs"]
+    return found
+
+
+def _node_costs(index: Index) -> dict[fx.Node, Cost]:
     base: dict[fx.Node, fx.Node] = {}
     saved: set[fx.Node] = set()
     for node in index.nodes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import fx
 from torch.export import ExportedProgram
@@ -34,6 +35,7 @@ class Index:
         children: the names of the modules inside each module, in order.
         calls: of each module, the numbers of its calls.
         types: the dotted class names of modules.
+        kept: what was found out from the graph as it is, by what that is called.
         state: of each module, the nodes that stand for parameters and the like in it, by their full names.
     """
 
@@ -46,6 +48,7 @@ class Index:
     calls: dict[ModulePath, list[int]] = field(default_factory=dict)
     types: dict[ModulePath, str] = field(default_factory=dict)
     state: dict[ModulePath, dict[str, fx.Node]] = field(default_factory=dict)
+    kept: dict[str, Any] = field(default_factory=dict)
     _scopes: dict[int, Scope] = field(default_factory=dict)
     _inside: dict[ModulePath, list[int]] = field(default_factory=dict)
     _metadata: Metadata = field(default_factory=Metadata)

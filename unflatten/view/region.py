@@ -77,10 +77,10 @@ class Part:
         Parameters count where the part is a region of a module.
         """
         index = self._view.index
-        return total(node_costs(index), [*self._find(index), *self._state()])
+        return total(node_costs(index), [*self._find(index), *self._state(index).values()])
 
-    def _state(self) -> Iterable[fx.Node]:
-        return ()
+    def _state(self, _index: Index) -> Mapping[str, fx.Node]:
+        return {}
 
     def extract(self) -> fx.GraphModule:
         """A fresh module of just these nodes, which runs alone.
@@ -252,6 +252,9 @@ class Region(Part):
         """The nodes that stand for parameters, buffers and constants of the module and those inside, by full name."""
         index = self._view.index
         self._check(index)
+        return self._state(index)
+
+    def _state(self, index: Index) -> Mapping[str, fx.Node]:
         found: dict[str, fx.Node] = {}
         for path in matching("**", index.children, self.path):
             found.update(index.state.get(path, {}))
@@ -262,9 +265,6 @@ class Region(Part):
         index = self._view.index
         self._check(index)
         return table(index, self.path)
-
-    def _state(self) -> Iterable[fx.Node]:
-        return self.parameters.values()
 
     @property
     def backward_region(self) -> Region:
@@ -351,8 +351,11 @@ class Regions(tuple[Region, ...]):
     @property
     def nodes(self) -> tuple[fx.Node, ...]:
         """The nodes of all, each once, in the graph's order."""
-        found = dict.fromkeys(node for region in self for node in region.nodes)
-        return tuple(sorted(found, key=self[0]._view.index.position.__getitem__)) if self else ()
+        if not self:
+            return ()
+        index = self[0]._view.index  # once: each question compares the graph
+        found = dict.fromkeys(node for region in self for node in region._find(index))
+        return tuple(sorted(found, key=index.position.__getitem__))
 
     @property
     def forward(self) -> Regions:

@@ -62,17 +62,20 @@ class StackReader:
 
 def _numbered(stacks: Sequence[Any], numbers: dict[Any, int], distinct: list[Mapping[Any, Any]]) -> list[int]:
     """Numbers equal stacks alike, from 1; 0 is for none."""
-    found = []
+    found: list[int] = []
     for stack in stacks:
-        number = 0
-        if stack and isinstance(stack, Mapping) and not is_empty_stack(stack):
-            spelled = tuple(stack.items())
-            try:
-                number = numbers.setdefault(spelled, len(numbers) + 1)
-            except TypeError:  # a value that was a tuple is a list
-                number = numbers.setdefault(_key(stack), len(numbers) + 1)
-            if number > len(distinct):
-                distinct.append(stack)
+        if not stack or not isinstance(stack, Mapping):
+            found.append(0)
+            continue
+        key: Any = tuple(stack.items())
+        try:
+            number = numbers.get(key)
+        except TypeError:  # a value that was a tuple is a list
+            key = _key(stack)
+            number = numbers.get(key)
+        if number is None:
+            number = numbers[key] = 0 if is_empty_stack(stack) else len(distinct) + 1
+            distinct += [stack] if number else []
         found.append(number)
     return found
 
