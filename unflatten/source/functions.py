@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from unflatten.code.body import Apply, Body, Held, Invoke, Step
+from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
 from unflatten.code.codegen import Writer
 from unflatten.code.nesting import Access, Leaf, Made, Rebuilt
 from unflatten.code.spelling import ATOM, Text
 from unflatten.flat.values import Modes
 from unflatten.source.containers import Imports, container, object_of
 from unflatten.source.graphs import Graphs
+from unflatten.source.local_names import operator_name
 from unflatten.source.loops import Loop
 from unflatten.source.text import MODULES, is_plain, quoted
 from unflatten.source.tidying import device_of, to
@@ -31,6 +32,14 @@ class MethodWriter(Writer):
         super().__init__(body)
         self.imports = imports
         self.graphs = graphs
+        self.first = {
+            step.out: step.args[0].index
+            for step in body.steps
+            if isinstance(step, Apply)
+            and step.args
+            and isinstance(step.args[0], Local)
+            and step.target is not device_of
+        }
 
     def apply(self, step: Apply) -> None:
         """Writes an operator."""
@@ -50,6 +59,29 @@ class MethodWriter(Writer):
             self.finish(step.out, text, step.modes, named=False)
         else:
             super().apply(step)
+
+    def flush(self, count: int) -> None:
+        """Writes down the first pending expressions, each under its own name or that of what it is made of.
+
+        A variable gives its name away only to what goes by the same, or by nothing but the name of an operator.
+        """
+        for _ in range(count):
+            pending = self.pending.pop(0)
+            own, name = self.body.names[pending.local], operator_name(self.body.steps[pending.at])
+            heir = self.made_of(pending.local) if own.strip("_") == name.strip("_") else None
+            heirs = [
+                local
+                for local in pending.operands
+                if (local == heir or self.names.get(local) == own) and self.is_dying(local, pending.at, arithmetic=True)
+            ]
+            self.assign(pending.local, pending.text, pending.modes, heirs)
+
+    def made_of(self, local: int) -> int | None:
+        """The variable that a value is a later form of: its operator's first operand, or what that one is made of."""
+        at: int | None = self.first.get(local)
+        while at is not None and at not in self.names:
+            at = self.first.get(at)
+        return at
 
     def step(self, step: Apply | Invoke) -> None:
         """Writes an operator, a call, or a loop."""

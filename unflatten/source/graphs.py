@@ -26,11 +26,13 @@ class Graphs:
         bodies: what each does, by name, in the order in which they are met.
         names: the name of each, by what it does.
         device: the device of everything, None where there are several.
+        taken: names that the file has for its classes.
     """
 
     bodies: dict[str, Body] = field(default_factory=dict)
     names: dict[Hashable, str] = field(default_factory=dict)
     device: torch.device | None = None
+    taken: frozenset[str] = frozenset()
 
     def name(self, graph: fx.GraphModule, base: str) -> str:
         """The function of a graph.
@@ -41,7 +43,7 @@ class Graphs:
         body = body_of(graph, self.device)
         key = body.key()
         if key not in self.names:
-            name = unused(identifier(natural(base)[0], "graph"), self.bodies)
+            name = unused(identifier(natural(base)[0], "graph"), {*self.bodies, *self.taken})
             self.names[key], self.bodies[name] = name, body
         return self.names[key]
 

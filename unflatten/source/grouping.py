@@ -105,7 +105,7 @@ class Classes:
             made.of[path] = group
         for group in made.groups:
             made.settle(group)
-        taken: set[str] = {"WithConstants", "check", "require"}
+        taken: set[str] = set()
         for group in made.order:
             group.name = unused(group.first.name, taken)
             taken.add(group.name)

@@ -29,11 +29,14 @@ def ordered(body: Body, has_effects: Callable[[Invoke], bool]) -> Body:
 
 
 def is_ordered(step: Apply) -> bool:
-    """Whether the order of an operator among others of the kind matters: random numbers, checks, writes."""
+    """Whether the order of an operator among others of the kind matters: random numbers, checks, writes.
+
+    Of functions that are no operators nothing is known: some begin or end what those between them are part of.
+    """
     if is_pure(step.target):
         return False
     if not isinstance(step.target, _torch.OpOverload):
-        return isinstance(step.target, _torch.HigherOrderOperator)
+        return True
     return not step.target._schema.returns or writes(step) or _torch.has_effects(step.target) or _is_random(step)
 
 

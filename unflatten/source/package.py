@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 CONSTANTS = '''
-class WithConstants(nn.Module):
-    """A module with tensors that are no buffers; they move with it."""
-
-    def _apply(self, fn, recurse=True):
-        super()._apply(fn, recurse)
-        for name, value in vars(self).items():
-            if isinstance(value, torch.Tensor):
-                self.__dict__[name] = value.to(fn(value).device)
-        return self
+def move_constants(module, fn):
+    """Moves the tensors of a module that are no buffers, as those are moved."""
+    for name, value in vars(module).items():
+        if isinstance(value, torch.Tensor):
+            module.__dict__[name] = value.to(fn(value).device)
+    return module
 '''
 
-INIT = '''"""A model as source. `load()` gives it with its state."""
+INIT = '''{remark}"""A model as source. `load()` gives it with its state."""
 
 import json
 from pathlib import Path
@@ -25,7 +22,7 @@ from torch import nn
 
 from .model import {root}
 
-__all__ = ["{root}", "load"]
+__all__ = [{names}]
 FILE = Path(__file__).parent / "model.safetensors"
 
 {more}

@@ -9,15 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from unflatten._torch import TreeSpec
-from unflatten.calls.known import KnownCall, Place
-from unflatten.calls.specs import TensorSpec
-from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step, frozen
+from unflatten.calls.known import Place
+from unflatten.code.body import Apply, Body, Held, Invoke, Step, frozen
 from unflatten.errors import SourceError
 from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
+from unflatten.source.arguments import at_path, callee_of, first_calls, nesting, own_tensor, tensor_of, with_keys
+from unflatten.source.conversions import followed, idle
 from unflatten.source.expressions import Expression, Instance, Items, Literal, New, Ref
 from unflatten.source.families import merged, recursive
+from unflatten.source.local_names import named
 from unflatten.source.loops import looped
 from unflatten.source.nn_leaves import constructed, is_of_torch
 from unflatten.source.ordering import is_ordered, leaf_has_effects, ordered
@@ -51,6 +52,9 @@ class Reading:
         signatures: how the written code of each module is called, by `id`.
         families: for modules, by `id`, what they have in common with others of their class.
         effects: for modules, by `id`, whether the order of their calls matters.
+        tidy: what each module computes, by `id`, without what capturing added; in the order of the first calls.
+        numbers: for each module, by `id`, the place of each of its bodies in that order.
+        places: what each module knows of its place, by `id`, with its bodies in that order.
         device: the device of everything, None where there are several.
         shapes: writes shapes down.
     """
@@ -63,6 +67,9 @@ class Reading:
     signatures: dict[int, Signature] = field(default_factory=dict)
     families: dict[int, str] = field(default_factory=dict)
     effects: dict[int, bool] = field(default_factory=dict)
+    tidy: dict[int, tuple[Body, ...]] = field(default_factory=dict)
+    numbers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    places: dict[int, Place] = field(default_factory=dict)
     device: torch.device | None = None
     shapes: Shapes = field(default_factory=Shapes)
 
@@ -80,7 +87,11 @@ class Reading:
         self.device = self.only_device()
         written = [(path, module) for path, module in modules if is_written(module)]
         for _, module in written:
-            self.signatures[id(module)] = signature_of(place_of(module), bodies_of(module))
+            self.tidy[id(module)] = self.tidied(module)
+        found = first_calls(self.root, lambda module: self.tidy.get(id(module), ()))
+        for _, module in written:
+            self.number(module, found.get(id(module), ()))
+            self.signatures[id(module)] = signature_of(self.places[id(module)], self.tidy[id(module)])
         self.find_families(written)
         for path, module in written:
             self.parts[path] = self.part(path, module)
@@ -148,16 +159,34 @@ class Reading:
             names = names[:-1]
         return ModulePath(names)
 
-    def part(self, path: ModulePath, module: nn.Module) -> Part:
-        """One module."""
-        place, signature = place_of(module), self.signatures[id(module)]
-        constants: list[tuple[str, Literal]] = []
-        bodies = []
+    def tidied(self, module: nn.Module) -> tuple[Body, ...]:
+        """What a module computes, without what capturing added."""
+        place, bodies = place_of(module), []
         every = place.origins or ((),) * len(bodies_of(module))
         for at, (body, origins) in enumerate(zip(bodies_of(module), every, strict=True)):
-            source = _tensor_of(place.calls, at, body) or _own_tensor(module)
+            source = tensor_of(place.calls, at, body) or own_tensor(module)
             tidy = tidied(with_moves(body, origins), source, self.device)
-            whole = handed_on(ordered(tidy, self.call_effects(module)), _nesting(place.calls, at), self.results(module))
+            bodies.append(followed(ordered(tidy, self.call_effects(module)), idle(body, origins)))
+        return tuple(bodies)
+
+    def number(self, module: nn.Module, called: Sequence[int]) -> None:
+        """Puts the bodies of a module in the order of the first calls, whatever the program calls them."""
+        bodies, place = self.tidy[id(module)], place_of(module)
+        order = [*called, *(at for at in range(len(bodies)) if at not in called)]
+        numbers = self.numbers[id(module)] = tuple(order.index(at) for at in range(len(bodies)))
+        self.tidy[id(module)] = tuple(bodies[at] for at in order)
+        calls = tuple(
+            replace(call, body=numbers[call.body]) if call.body < len(numbers) else call for call in place.calls
+        )
+        self.places[id(module)] = replace(place, calls=calls)
+
+    def part(self, path: ModulePath, module: nn.Module) -> Part:
+        """One module."""
+        place, signature = self.places[id(module)], self.signatures[id(module)]
+        constants: list[tuple[str, Literal]] = []
+        bodies = []
+        for at, tidy in enumerate(self.tidy[id(module)]):
+            whole = handed_on(tidy, nesting(place.calls, at), self.results(module))
             called = self.called(path, module, whole)
             bodies.append(slotted(looped(called, self.lists(module)), constants))
         children = [(name, self.child(path / name, child)) for name, child in module._modules.items()]
@@ -246,7 +275,16 @@ class Reading:
     def called(self, path: ModulePath, module: nn.Module, body: Body) -> Body:
         """A body whose calls are made as the written code of the callees takes them."""
         steps = [self.call(path, module, step) if isinstance(step, Invoke) else step for step in body.steps]
-        return replace(body, steps=tuple(steps))
+        written = with_keys(replace(body, steps=tuple(steps)), module)
+        return named(written, self.parameters(module, body))
+
+    def parameters(self, module: nn.Module, body: Body) -> list[tuple[str, ...]]:
+        """For each call of a body, the parameters of the callee's written code; none for operators and leaves."""
+        found = []
+        for step in body.steps:
+            known = self.signatures.get(id(callee_of(self.root, module, step))) if isinstance(step, Invoke) else None
+            found.append(known.order if known else ())
+        return found
 
     def call(self, path: ModulePath, module: nn.Module, step: Invoke) -> Invoke:
         """A call as the written code of the callee takes it."""
@@ -257,7 +295,7 @@ class Reading:
         signature = self.signatures.get(id(callee))
         if signature is None or not signature.names:
             return replace(step, module=held, pick=None)
-        args, kwargs = signature.given(step.pick or 0, step.args, step.kwargs)
+        args, kwargs = signature.given(self.numbers[id(callee)][step.pick or 0], step.args, step.kwargs)
         return replace(step, module=held, pick=None, args=args, kwargs=kwargs)
 
     def link(self, path: ModulePath, module: nn.Module, target: ModulePath) -> Held:
@@ -339,52 +377,3 @@ def place_of(module: nn.Module) -> Place:
     """What a module knows of its place."""
     found: Place = module.__dict__[PLACE]
     return found
-
-
-def callee_of(root: nn.Module, module: nn.Module, step: Invoke) -> nn.Module:
-    """The module that a call in the code of another calls."""
-    return at_path(root if step.module.from_root else module, tuple(part.name for part in step.module.steps))
-
-
-def at_path(module: nn.Module, names: tuple[str, ...]) -> nn.Module:
-    """A module inside another."""
-    for name in names:
-        found = module._modules[name]
-        if found is None:
-            raise SourceError(f"there is no module at {'.'.join(names)}")
-        module = found
-    return module
-
-
-def _tensor_of(calls: tuple[KnownCall, ...], at: int, body: Body) -> Local | None:
-    """The first argument of a body that is a tensor."""
-    found = {
-        (name, access)
-        for call in calls
-        if call.body == at
-        for name, access, spec in call.arguments.leaves()
-        if isinstance(spec, TensorSpec)
-    }
-    for parameter in body.parameters:
-        for local, access in parameter.leaves:
-            if (parameter.name, access) in found:
-                return Local(local)
-    return None
-
-
-def _nesting(calls: Sequence[KnownCall], body: int) -> dict[str, TreeSpec]:
-    """How the argument of each parameter of a body nests, where all calls agree."""
-    found: dict[str, list[TreeSpec]] = {}
-    for call in calls:
-        for name, part in call.arguments.parts() if call.body == body else ():
-            found.setdefault(name, []).append(part)
-    return {name: parts[0] for name, parts in found.items() if all(part == parts[0] for part in parts)}
-
-
-def _own_tensor(module: nn.Module) -> Held | None:
-    """The first tensor that a module holds under a plain name."""
-    reserved = set(dir(nn.Module()))
-    for name, _ in held_tensors(module):
-        if name.isidentifier() and name not in reserved:
-            return Held((Step(name),))
-    return None

@@ -18,8 +18,8 @@ from unflatten.source.grouping import Group
 from unflatten.source.parts import Part, body_key
 from unflatten.source.text import prose, unused
 
-CONSTANTS = "WithConstants"
-"""The base of classes that hold tensors which are neither parameters nor buffers."""
+CONSTANTS = "move_constants"
+"""The function that moves tensors which are neither parameters nor buffers."""
 
 
 @dataclass(slots=True)
@@ -44,13 +44,15 @@ class Renderer:
 
     def lines(self, group: Group) -> Iterator[str]:
         """One class."""
-        base = CONSTANTS if any(tensor.kind == "constant" for _, tensor in group.tensors) else "nn.Module"
-        yield f"class {group.name}({base}):"
+        yield f"class {group.name}(nn.Module):"
         yield f'    """{self.title(group)}"""'
         yield from self.constructor(group)
         yield from self.methods(group)
         if not group.first.path.names and self.fixed:
             yield from self.mode()
+        if any(tensor.kind == "constant" for _, tensor in group.tensors):
+            yield from ("", "    def _apply(self, fn, recurse=True):")
+            yield f"        return {CONSTANTS}(super()._apply(fn, recurse), fn)"
 
     @staticmethod
     def title(group: Group) -> str:
@@ -195,8 +197,8 @@ def parameters(group: Group) -> list[str]:
     signatures = [part.signature for part in group.examples]
     optional = {one.renamed[name] for one in signatures for name in one.optional}
     optional |= {name for one in signatures for name in one.order if name not in one.shown()}
-    shown = [f"{name}=None" if name in optional else name for name in signatures[0].order]
-    return [*shown, *([signatures[0].form] if signatures[0].form else [])]
+    optional.discard(signatures[0].form)
+    return [f"{name}=None" if name in optional else name for name in signatures[0].order]
 
 
 def comment(text: str) -> Iterator[str]:

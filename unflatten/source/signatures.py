@@ -87,9 +87,10 @@ def signature_of(place: Place, bodies: Sequence[Body]) -> Signature:
     if conditions is None:
         form = unused(FORM, set(renamed.values()))
         conditions = tuple(f"{form} == {at}" for at in range(len(bodies) - 1))
-    return Signature(
-        names, renamed, kept, used, frozenset(optional), conditions, form, tuple(renamed[name] for name in kept)
-    )
+    order = [renamed[name] for name in kept]
+    if form:  # has to be given, so that it comes before what need not be
+        order.insert(sum(name not in optional for name in kept), form)
+    return Signature(names, renamed, kept, used, frozenset(optional), conditions, form, tuple(order))
 
 
 def _is_used(body: Body, parameter: Any) -> bool:

@@ -11,8 +11,13 @@ import tokenize
 import unicodedata
 from collections.abc import Container
 
-MODULES = frozenset({"torch", "nn", "F", "self", "super"})
+MODULES = frozenset({
+    "torch", "nn", "F", "self", "super", "check", "require", "move_constants", "collections", "importlib", "math",
+    "operator", "namedtuple",
+})  # fmt: skip
 """What every written file means by these names."""
+_PACKAGE = frozenset(["FILE", "Path", "json", "key_of", "load", "model", "read", "safe_open", "walk"])
+"""What the file that loads a model means by these names."""
 _BUILTINS = frozenset(dir(builtins))
 
 
@@ -54,7 +59,7 @@ def class_name(type_name: str) -> str:
     text = re.sub(r"[^0-9A-Za-z_]+", "_", type_name.rpartition(".")[2]).strip("_") or "Module"
     if text[0].isdigit():
         text = f"N{text}"
-    return f"{text}_" if keyword.iskeyword(text) or text in MODULES or text in _BUILTINS else text
+    return f"{text}_" if keyword.iskeyword(text) or text in MODULES | _BUILTINS | _PACKAGE else text
 
 
 def unused(base: str, taken: Container[str]) -> str:

@@ -5,6 +5,7 @@ All that is left out here comes back by itself when the written code is captured
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,11 @@ _END = 9223372036854775807
 """What stands for an open end in `aten.slice`."""
 _TO = torch.ops.aten.to.dtype_layout
 _TO_DEVICE = torch.ops.aten.to.device
+_ASSERTIONS = {torch.ops.aten._assert_scalar.default: 1, torch.ops.aten._assert_async.msg: 1}
+"""Checks, with the place of the message."""
+_NODE = re.compile(r" on node '[^']*'$")
+_LIFTED = torch.ops.aten.lift_fresh_copy.default
+_DETACH = torch.ops.aten.detach_.default
 _USELESS = {"pin_memory": (False, None), "layout": (torch.strided, None)}
 
 
@@ -69,6 +75,7 @@ def tidied(body: Body, source: Local | Held | None, device: torch.device | None)
 
 def _without_aliases(body: Body) -> tuple[list[Apply | Invoke], Any]:
     same: dict[Local, Any] = {}
+    lifted: set[Local] = set()
 
     def resolved(leaf: Any) -> Any:
         return same.get(leaf, leaf) if isinstance(leaf, Local) else leaf
@@ -78,6 +85,12 @@ def _without_aliases(body: Body) -> tuple[list[Apply | Invoke], Any]:
         if isinstance(step, Apply) and step.target is ASSERT:
             continue
         new = replace(step, args=mapped(step.args, resolved), kwargs=mapped(step.kwargs, resolved))
+        if isinstance(new, Apply) and new.target is _DETACH and new.args[0] in lifted:
+            same[Local(new.out)] = new.args[0]
+            continue
+        if isinstance(new, Apply) and new.target is _LIFTED:
+            lifted.add(Local(new.out))
+            new = replace(new, target=torch.ops.aten.clone.default)
         if isinstance(new, Apply) and _is_same(new) and isinstance(new.args[0], Local):
             same[Local(new.out)] = new.args[0]
             continue
@@ -136,7 +149,9 @@ def _returns_first(target: Any) -> bool:
 
 
 def _plain(step: Apply | Invoke) -> Apply | Invoke:
-    """An operator without arguments that say what is so anyway."""
+    """An operator without arguments that say what is so anyway, and without the names that capturing gave."""
+    if isinstance(step, Apply) and step.target in _ASSERTIONS:
+        return _plain_check(step, _ASSERTIONS[step.target])
     if not isinstance(step, Apply) or not step.kwargs:
         return step
     kwargs = {
@@ -145,6 +160,12 @@ def _plain(step: Apply | Invoke) -> Apply | Invoke:
         if name not in _USELESS or all(value is not useless for useless in _USELESS[name])
     }
     return replace(step, kwargs=kwargs)
+
+
+def _plain_check(step: Apply, place: int) -> Apply:
+    """A check whose message names no node: that one goes by another name when it is captured again."""
+    args = [_NODE.sub("", arg) if at == place and isinstance(arg, str) else arg for at, arg in enumerate(step.args)]
+    return replace(step, args=tuple(args))
 
 
 def is_pure(target: Any) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import keyword
+import re
 import shutil
 import sys
 import tempfile
@@ -19,15 +21,16 @@ from torch.export import ExportedProgram
 from unflatten.build import unflatten
 from unflatten.errors import FolderError, SourceError
 from unflatten.modules import UnflattenedModule
+from unflatten.source.arguments import callee_of
 from unflatten.source.checks import CHECK, REQUIRE, checks_of
 from unflatten.source.constructors import Constructors
 from unflatten.source.containers import Imports, found_module
 from unflatten.source.dtypes import Checked
 from unflatten.source.graphs import Graphs
 from unflatten.source.grouping import Classes
-from unflatten.source.package import CONSTANTS as WITH_CONSTANTS
+from unflatten.source.package import CONSTANTS as MOVE_CONSTANTS
 from unflatten.source.package import INIT, README
-from unflatten.source.reading import Reading, bodies_of, callee_of, place_of
+from unflatten.source.reading import Reading, bodies_of, place_of
 from unflatten.source.rendering import CONSTANTS, Renderer
 from unflatten.source.state import safetensors, save_state
 from unflatten.source.text import identifier, prose, quoted
@@ -71,7 +74,8 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     made = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         (made / "model.py").write_text(text, encoding="utf-8")
-        (made / "__init__.py").write_text(INIT.format(root=name, more=tree.more(name)), encoding="utf-8")
+        init = INIT.format(root=name, names=_names(name), more=tree.more(name), remark=_remark(target.resolve().name))
+        (made / "__init__.py").write_text(init, encoding="utf-8")
         package = identifier(target.name, "model")
         (made / "README.md").write_text(README.format(root=name, folder=package), encoding="utf-8")
         save_state(reading, made / "model.safetensors")
@@ -80,6 +84,17 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return target
+
+
+def _remark(folder: str) -> str:
+    """What tells linters that the folder's name was chosen by somebody, where packages go by other names."""
+    usual = re.fullmatch("[a-z_][a-z0-9_]*", folder) and not keyword.iskeyword(folder)
+    return "" if usual else "# ruff: noqa: N999\n"
+
+
+def _names(root: str) -> str:
+    """What the package offers, sorted as linters have it: classes first, then functions."""
+    return ", ".join(quoted(name) for name in sorted([root, "load"], key=lambda name: (not name[0].isupper(), name)))
 
 
 def text_of(module_or_program: nn.Module | ExportedProgram) -> str:
@@ -165,16 +180,15 @@ def _model_text(reading: Reading, tree: Tree) -> tuple[str, str]:
     typed = checked.places(reading.root, 0) if bodies_of(reading.root) else set()
     checks = checks_of(place, root.first.signature, typed)
     fixed = any(place_of(module).fixed for module in reading.root.modules() if isinstance(module, UnflattenedModule))
-    renderer = Renderer(
-        Constructors(classes, imports), imports, checks, reading.root.training, fixed, Graphs(device=reading.device)
-    )
+    graphs = Graphs(device=reading.device, taken=frozenset(group.name for group in classes.order))
+    renderer = Renderer(Constructors(classes, imports), imports, checks, reading.root.training, fixed, graphs)
     body = ["\n".join(renderer.lines(group)) for group in classes.order]
     functions = renderer.functions()
     helpers = [
         text.strip() for text, name in ((CHECK, "check("), (REQUIRE, "require(")) if any(name in c for c in checks)
     ]
-    if any(f"({CONSTANTS}):" in text.partition("\n")[0] for text in body):
-        helpers.append(WITH_CONSTANTS.strip())
+    if any(f"return {CONSTANTS}(super()" in text for text in body):
+        helpers.append(MOVE_CONSTANTS.strip())
     whole = [*helpers, *functions, *body]
     text = "\n\n\n".join(["\n".join(_header(root.name, imports, "\n".join(whole))), *whole])
     return text + "\n", root.name
