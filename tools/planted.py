@@ -58,14 +58,14 @@ FAULTS = (
         "unflatten/code/bodies.py",
         "key = (path, _raw_key(written.body))",
         "key = (path, len(written.body.steps))",
-        "nesting::test_writes",
+        "nesting::test_several_calls",
     ),
     Fault(
         "a call runs the wrong body",
         "unflatten/code/bodies.py",
         "pick = variant.index if several or is_guessed(variant) else None",
         "pick = 0 if several or is_guessed(variant) else None",
-        "nesting::test_writes",
+        "nesting::test_several_calls",
     ),
     Fault(
         "keywords of a recorded call are dropped",
@@ -79,7 +79,7 @@ FAULTS = (
         "unflatten/build.py",
         "            first = program.aliases.get(path, path)\n",
         "            first = path\n",
-        "nesting",
+        "nesting::test_shared_modules",
     ),
     Fault(
         "a tie of parameters is lost, and weights are cloned",
@@ -128,7 +128,7 @@ FAULTS = (
         "unflatten/flat/writes.py",
         "        self.after += [(reader, write) for reader in readers]\n",
         "",
-        "nesting",
+        "buffers::test_functional_programs",
     ),
     Fault(
         "the program is changed",
@@ -188,17 +188,10 @@ FAULTS = (
         "state::test_copies_and_files",
     ),
     Fault(
-        "a delay is one step too long",
-        "nir_bridge/primitives/delay.py",
-        "steps = np.floor(delay / target.dynamics.dt + 0.5).astype(np.int64)",
-        "steps = np.floor(delay / target.dynamics.dt + 1.5).astype(np.int64)",
-        "nir*",
-    ),
-    Fault(
         "a neuron is reset to its threshold",
         "nir_bridge/primitives/neuron.py",
-        "            after = torch.where(where, v_reset, v)\n",
-        "            after = torch.where(where, threshold, v)\n",
-        "nir*",
+        "found > 0, v_reset, v)",
+        "found > 0, threshold, v)",
+        "nir_primitives::test_equations",
     ),
 )

@@ -15,15 +15,15 @@ NIR_FAULTS = (
     Fault(
         "spikes reset to zero instead of v_reset",
         "nir_bridge/primitives/neuron.py",
-        "after = torch.where(where, v_reset, v)",
-        "after = torch.where(where, torch.zeros_like(v), v)",
+        "found > 0, v_reset, v)",
+        "found > 0, torch.zeros_like(v), v)",
         "nir_primitives",
     ),
     Fault(
         "a potential on the threshold spikes",
         "nir_bridge/primitives/steps.py",
-        'v > threshold if dynamics.spike_test == ">" else v >= threshold',
-        "v >= threshold",
+        'return operator.gt if dynamics.spike_test == ">" else operator.ge',
+        "return operator.ge",
         "nir_primitives",
     ),
     Fault(
@@ -67,8 +67,8 @@ NIR_FAULTS = (
     Fault(
         "a current drives the potential a step late",
         "nir_bridge/primitives/cuba.py",
-        'return new, i if self.dynamics.synapse == "old" else new',
-        "return new, i",
+        'current = i if rule == "old" else new',
+        "current = i",
         "nir_primitives",
     ),
 )

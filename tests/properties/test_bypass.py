@@ -79,8 +79,49 @@ def test_a_module_that_is_left_out_is_as_if_it_had_copied_its_input(dag: ModuleD
     check_copies(dag)
 
 
-@settings(settings(), max_examples=3 * settings().max_examples)
-@given(module_dags(Features.only("children", "leaves", "mutation"), depth=1, width=2, steps=4))
+INNER = {"nn.ReLU()": 1, "Twice()": 1, "Later()": 2}
+CLASSES = """
+import torch
+from torch import nn
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+class Later(nn.Module):
+    def forward(self, x, y):
+        return y - x
+
+"""
+
+
+@st.composite
+def written_around(draw: st.DrawFn) -> ModuleDag:
+    """Models that write what their modules take and give, before and after; no result is a view of an input."""
+    made: list[str] = []
+    lines: list[str] = []
+    values = ["x", "y"]
+    for call in draw(st.lists(st.booleans(), min_size=3, max_size=7)):
+        taken = draw(st.lists(st.sampled_from(values[::-1]), min_size=2, max_size=2))
+        if call:
+            kind = draw(st.sampled_from(sorted(INNER)))
+            values.append(f"v{len(made)}")
+            lines.append(f"{values[-1]} = self.inner{len(made)}({', '.join(taken[: INNER[kind]])})")
+            made.append(f"self.inner{len(made)} = {kind}")
+        else:
+            lines.append(f"{taken[0]}.mul_(0.5)")
+    body = "\n        ".join(["super().__init__()", *made])
+    code = "\n        ".join([*lines, f"return torch.cat([{', '.join(values)}])"])
+    init, forward = f"    def __init__(self):\n        {body}\n", f"    def forward(self, x, y):\n        {code}\n"
+    called = "build = Root\nargs = (torch.tensor([1.0, -2.0]), torch.tensor([-3.0, 5.0]))\n"
+    return ModuleDag(
+        f"{CLASSES}\nclass Root(nn.Module):\n{init}\n{forward}\n\n{called}kwargs = {{}}\ndynamic_shapes = None\n"
+    )
+
+
+@given(written_around())
 def test_writes_around_modules_that_are_left_out(dag: ModuleDag) -> None:
     check_copies(dag)
 
