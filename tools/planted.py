@@ -51,7 +51,7 @@ FAULTS = (
         "unflatten/code/bodies.py",
         "(Item(returned.index(value)),)",
         "(Item(len(returned) - 1 - returned.index(value)),)",
-        "nesting",
+        "nesting::test_results_writes_and_state",
     ),
     Fault(
         "different calls of a module are merged",
@@ -72,7 +72,7 @@ FAULTS = (
         "unflatten/code/bodies.py",
         "        return args, {**kwargs, **extra}\n",
         "        return args, extra\n",
-        "swap",
+        "swap::test_originals_fit",
     ),
     Fault(
         "a module at two names becomes two modules",
@@ -186,12 +186,5 @@ FAULTS = (
         'return {**self.__dict__, "regions": (), "origins": (), "_compiled": {}}',
         'return {**self.__dict__, "regions": (), "origins": (), "_compiled": {}, "calls": ()}',
         "state::test_copies_and_files",
-    ),
-    Fault(
-        "a neuron is reset to its threshold",
-        "nir_bridge/primitives/neuron.py",
-        "found > 0, v_reset, v)",
-        "found > 0, threshold, v)",
-        "nir_primitives::test_equations",
     ),
 )

@@ -48,8 +48,9 @@ def test_several_calls(dag: ModuleDag) -> None:
 
 @given(module_dags(Features.only("children", "leaves", "sharing", "ties"), steps=3))
 def test_shared_modules(dag: ModuleDag) -> None:
-    nested = unflatten(dag.export())
+    nested = unflatten(dag.export(record=True))
     assert_same_state(dag.model(), nested)
+    assert_same_hierarchy(dag.model(), nested)
     assert_same_outputs(dag.model(), nested, dag.args, dag.kwargs)
 
 
