@@ -41,6 +41,20 @@ def test_writes(dag: ModuleDag, decompose: bool) -> None:
 
 
 @settings(settings(), max_examples=2 * settings().max_examples)
+@given(module_dags(Features.only("children", "several_calls"), depth=1, width=2, steps=8))
+def test_several_calls(dag: ModuleDag) -> None:
+    assert_same_outputs(dag.model(), unflatten(dag.export()), dag.args, dag.kwargs)
+
+
+@given(module_dags(Features.only("children", "leaves", "sharing", "ties"), steps=3))
+def test_shared_modules(dag: ModuleDag) -> None:
+    nested = unflatten(dag.export(record=True))
+    assert_same_state(dag.model(), nested)
+    assert_same_hierarchy(dag.model(), nested)
+    assert_same_outputs(dag.model(), nested, dag.args, dag.kwargs)
+
+
+@settings(settings(), max_examples=2 * settings().max_examples)
 @given(module_dags(Features.only("children", "dropout", "training", "several_calls"), depth=1))
 def test_random_numbers(dag: ModuleDag) -> None:
     assert_same_outputs(dag.model(), unflatten(dag.export()), dag.args, dag.kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
@@ -140,6 +140,7 @@ def assert_same_hierarchy(expected: nn.Module, given: nn.Module) -> None:
         >>> assert_same_hierarchy(nn.Sequential(nn.ReLU()), nn.Sequential(nn.ReLU()))
     """
     found = list(_lists("modules", _modules(expected), _modules(given)))
+    found += _lists("modules at several names", _shared(expected), _shared(given))
     others = dict(given.named_modules(remove_duplicate=False))
     for name, module in expected.named_modules():
         other = others.get(name)
@@ -184,12 +185,20 @@ def _modules(module: nn.Module) -> list[str]:
     return [name for name, _ in module.named_modules(remove_duplicate=False)]
 
 
+def _shared(module: nn.Module) -> list[str]:
+    """The names of modules that are one."""
+    return _one(module.named_modules(remove_duplicate=False))
+
+
 def _ties(module: nn.Module) -> list[str]:
     """The names of parameters and buffers that are one tensor."""
+    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    return _one(named)
+
+
+def _one(named: Iterable[tuple[str, object]]) -> list[str]:
+    """The names that things have which have several."""
     names: dict[int, list[str]] = {}
-    for name, tensor in (
-        *module.named_parameters(remove_duplicate=False),
-        *module.named_buffers(remove_duplicate=False),
-    ):
-        names.setdefault(id(tensor), []).append(name)
+    for name, thing in named:
+        names.setdefault(id(thing), []).append(name)
     return sorted(" is ".join(group) for group in names.values() if len(group) > 1)

@@ -147,7 +147,10 @@ class Writer:
             self.lines += ["with torch.no_grad():", f"    {name} = {self.one(child, code, left, right)}"]
             self.values.append(name)
             return
-        self.unpack(child, self.called(child, code, left, left if step.kind == "call_twin" else right, step.kind))
+        self.unpack(
+            child,
+            self.called(child, code, left, left if step.kind == "call_twin" else right, step.kind, 2.0 + step.left),
+        )
 
     def unpack(self, child: Plan | Leaf, called: str) -> None:
         """Names what a call gives."""
@@ -167,7 +170,9 @@ class Writer:
         gives = "one" if isinstance(child, Leaf) else child.gives
         return self.called(child, code, left, right) + {"one": "", "tuple": "[1]", "dict": '["x"]'}[gives]
 
-    def called(self, child: Plan | Leaf, code: str, left: str, right: str, kind: str = "call") -> str:
+    def called(
+        self, child: Plan | Leaf, code: str, left: str, right: str, kind: str = "call", factor: float = 2.0
+    ) -> str:
         """The expression of a call."""
         if isinstance(child, Leaf):
             return f"{code}({left})"
@@ -181,7 +186,7 @@ class Writer:
         if kind == "call_mask" and child.masked:
             given += f", mask={right} > 0"
         if kind == "call_factor" and child.scaled:
-            given += ", factor=2.0"
+            given += f", factor={factor}"
         return f"{code}({given})"
 
     def about_child(self, step: Step, left: str, right: str) -> None:
