@@ -79,6 +79,7 @@ class _Writer:
     steps: list[Apply | Invoke] = field(default_factory=list)
     values: dict[int, Local] = field(default_factory=dict)
     given: dict[tuple[Term, ...], Local] = field(default_factory=dict)
+    first: Local = field(default_factory=lambda: Local(0))
     states: dict[Path, Local] = field(default_factory=dict)
     before: list[tuple[int, Any]] = field(default_factory=list)
     previous: dict[int, Local] = field(default_factory=dict)
@@ -142,8 +143,7 @@ class _Writer:
         name = plain(self.sources.names[number])
         if unit.silent is not None:
             out = self.values[number] = self.local("silent")
-            source = self.values[unit.terms[0].source]
-            self.steps.append(Apply(out.index, silence, (source, self.sources.silent_axes, unit.silent), {}))
+            self.steps.append(Apply(out.index, silence, (self.first, self.sources.silent_axes, unit.silent), {}))
             return
         own = (self.values[number],) if number in self.values else ()
         x = self.total(terms, f"{name}_in", own)

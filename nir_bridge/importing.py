@@ -249,7 +249,5 @@ class _Builder:
         return frozenset(found - self.grouping.containers)
 
     def _silent_axes(self) -> int:
-        silent = next((unit for unit in self.units if unit.silent is not None), None)
-        if silent is None:
-            return 0
-        return len(self.made.takes.get(silent.terms[0].source) or ())
+        first = self.flat.scopes[()].inputs[0]
+        return len(self.made.takes.get(first) or ())

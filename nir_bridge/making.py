@@ -1,7 +1,12 @@
-"""The modules of a flat graph, made in the order in which values flow, with the shapes that flow between them."""
+"""The modules of a flat graph, made in the order in which values flow, with the shapes that flow between them.
+
+Shapes go along every edge, delayed ones too, as nothing else may say what a node takes. Where
+nothing tells a node, what it says of itself counts; constants that can be broadcast say least.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +23,9 @@ from nir_bridge.primitives import PRIMITIVES
 from nir_bridge.primitives.base import Primitive
 from nir_bridge.primitives.delay import Delay
 from nir_bridge.primitives.neuron import Neuron
+
+_BROADCAST = (nir.Scale, nir.Threshold, nir.Delay, nir.I, nir.IF, nir.LI, nir.LIF, nir.CubaLI, nir.CubaLIF)
+"""Nodes whose constants may have fewer axes than what they take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +87,23 @@ def make_modules(flat: FlatGraph, delayed: frozenset[int], node_map: NodeMap, ta
         ShapeError: shapes don't fit together.
         NodeMapError: a factory made something that can't be used.
     """
-    maker = _Maker(flat, delayed, node_map, target)
+    maker = _Maker(flat, node_map, target)
     order = topological(flat, delayed)
+    maker.make(order)
     for node in order:
-        maker.make(node)
-    maker.check_feedback()
+        maker.finish(node)
     return Made(order, maker.leaves, maker.takes, maker.gives)
 
 
 @dataclass(slots=True)
 class _Maker:
     flat: FlatGraph
-    delayed: frozenset[int]
     node_map: NodeMap
     target: Target
     leaves: dict[int, Leaf] = field(default_factory=dict)
     takes: dict[int, Shape | None] = field(default_factory=dict)
     gives: dict[int, Shape | None] = field(default_factory=dict)
+    told: dict[int, Shape | None] = field(default_factory=dict)
     shared: dict[int, Leaf] = field(default_factory=dict)
     sources: dict[int, list[int]] = field(default_factory=dict)
     users: dict[int, list[int]] = field(default_factory=dict)
@@ -105,23 +113,45 @@ class _Maker:
             self.sources.setdefault(edge.target, []).append(at)
             self.users.setdefault(edge.source, []).append(edge.target)
 
-    def make(self, number: int) -> None:
+    def make(self, order: Sequence[int]) -> None:
+        """Makes the module of each node, once something tells what it gets. A shape goes along each edge once."""
+        starts = frozenset(self.flat.scopes[()].inputs) if self.flat.scopes else frozenset()
+        self.spread(deque(order), starts)
+        for node in sorted((node for node in order if node not in self.gives), key=self.vagueness):
+            if node not in self.gives:
+                self.gives[node] = self.shape(node, self.summed(node))
+                self.spread(deque(self.users.get(node, ())), starts)
+
+    def spread(self, pending: deque[int], starts: frozenset[int]) -> None:
+        """Visits nodes, and those that they lead to, as far as something tells them what they get."""
+        while pending:
+            node = pending.popleft()
+            if node in self.gives:
+                continue
+            given = None if node in starts else self.summed(node)
+            if given is None and node not in starts and node in self.sources:
+                continue
+            self.gives[node] = self.shape(node, given)
+            pending += self.users.get(node, ())
+
+    def vagueness(self, number: int) -> tuple[bool, int, int]:
+        """Less for nodes that say better what they take."""
+        node = self.flat.nodes[number].node
+        primitive = primitive_of(node)
+        own = primitive.takes(Fields(self.flat.nodes[number].label, node)) if primitive else None
+        return isinstance(node, _BROADCAST), -len(own or ()), -math.prod(own or (0,))
+
+    def shape(self, number: int, given: Shape | None) -> Shape | None:
+        """The shape that a node gives for what it gets; makes its module."""
         node = self.flat.nodes[number]
-        given = self.summed(number, delayed=False)
+        self.told[number] = given
         if node.is_junction:
-            self.takes[number] = self.gives[number] = self.port_shape(number, node, given)
-            return
-        fields = Fields(node.label, node.node)
-        primitive = primitive_of(node.node)
+            return self.port_shape(number, node, given)
+        fields, primitive = Fields(node.label, node.node), primitive_of(node.node)
         leaf = self.shared.get(id(node.node))
         if leaf is None:
             leaf = self.shared[id(node.node)] = self.leaf(node, fields, primitive, given)
         self.leaves[number] = leaf
-        self.takes[number] = given or (primitive.takes(fields) if primitive else declared_shape(fields, "input"))
-        self.gives[number] = self.given_by(leaf, fields, primitive, given)
-
-    def given_by(self, leaf: Leaf, fields: Fields, primitive: Primitive | None, given: Shape | None) -> Shape | None:
-        """The shape of a module's output."""
         if leaf.own and primitive is not None:
             return primitive.gives(fields, given or primitive.takes(fields))
         shape = check_made(leaf.module, fields.label, leaf.stateful, given, self.target)
@@ -129,7 +159,35 @@ class _Maker:
             return shape
         return primitive.gives(fields, primitive.takes(fields))
 
+    def finish(self, number: int) -> None:
+        """Notes what a node takes, once all shapes are known."""
+        node = self.flat.nodes[number]
+        given = self.summed(number)
+        if given != self.told[number]:
+            self.check(number, given)
+        if node.is_junction:
+            self.takes[number] = self.gives[number]
+            return
+        fields, primitive = Fields(node.label, node.node), primitive_of(node.node)
+        self.takes[number] = given or (primitive.takes(fields) if primitive else declared_shape(fields, "input"))
+
+    def check(self, number: int, given: Shape | None) -> None:
+        """Compares what a node gives with what it gives now that all that it gets is known."""
+        node, before = self.flat.nodes[number], self.gives[number]
+        if node.is_junction:
+            self.port_shape(number, node, given)
+            return
+        after = self.shape(number, given)
+        if before is None:
+            self.gives[number] = after
+        elif after is not None and after != before:
+            raise NodeError(
+                f"node {node.label!r} gives {before}, but with what comes back to it {after}; give its "
+                "constants the full shape"
+            )
+
     def leaf(self, node: FlatNode, fields: Fields, primitive: Primitive | None, given: Shape | None) -> Leaf:
+        """The module of a node."""
         made = node.made or self.node_map.make(node.node, node.label)
         if made is not None:
             module = adapted(made)
@@ -181,12 +239,10 @@ class _Maker:
             return None
         return primitive.takes(Fields(node.label, node.node))
 
-    def summed(self, number: int, *, delayed: bool) -> Shape | None:
-        """The shape of the sum of all edges into a node, delayed ones only where asked for."""
+    def summed(self, number: int) -> Shape | None:
+        """The shape of the sum of all edges into a node, as far as it is known."""
         found: dict[Shape, str] = {}
         for at in self.sources.get(number, ()):
-            if at in self.delayed and not delayed:
-                continue
             shape = self.gives.get(self.flat.edges[at].source)
             if shape is not None:
                 found.setdefault(shape, self.flat.edges[at].label[0])
@@ -196,20 +252,6 @@ class _Maker:
                 f"the edges into node {self.flat.nodes[number].label!r} are added, but their shapes differ: {shown}"
             )
         return next(iter(found), None)
-
-    def check_feedback(self) -> None:
-        """Compares what comes back over delayed edges with what is taken."""
-        for number in sorted({self.flat.edges[at].target for at in self.delayed}):
-            node, given = self.flat.nodes[number], self.summed(number, delayed=True)
-            primitive = primitive_of(node.node)
-            if given is None or node.is_junction or primitive is None or not self.leaves[number].own:
-                continue
-            gives = primitive.gives(Fields(node.label, node.node), given)
-            if gives != self.gives[number]:
-                raise NodeError(
-                    f"node {node.label!r} gives {self.gives[number]}, but with what comes back to it {gives}; give its "
-                    "constants the full shape"
-                )
 
 
 def _squeezed(shape: Sequence[int]) -> Shape:

@@ -44,14 +44,9 @@ def units_of(flat: FlatGraph, delayed: frozenset[int], made: Made) -> list[Unit]
                 lagged=lagged,
             )
         )
-    first = next((node for node in flat.scopes[()].inputs if not terms[node]), None)
     for shape in silent:
-        if first is None:
-            raise GraphError(
-                "every Input of the graph has edges that lead into it, so nothing says how large a batch is"
-            )
         path = (f"%0{len(units) - len(flat.nodes)}",)
-        units.append(Unit(path, "silence", (Term(first, False, 0),), has_module=False, silent=shape))
+        units.append(Unit(path, "silence", (), has_module=False, silent=shape))
     return units
 
 

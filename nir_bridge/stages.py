@@ -55,6 +55,7 @@ class Stages:
         self.modules = modules
         self.silent_axes = network.silent_axes
         self.given = frozenset(node for _, node in network.inputs)
+        self.first = network.inputs[0][1]
 
     def run(self, flow: Flow) -> None:
         """Runs all stages over the series of the inputs."""
@@ -68,7 +69,7 @@ class Stages:
         """The whole series of a node that is on no cycle."""
         unit = self.units[node]
         if unit.silent is not None:
-            flow.series[node] = silence(flow.series[unit.terms[0].source], self.silent_axes, unit.silent)
+            flow.series[node] = silence(flow.series[self.first], self.silent_axes, unit.silent)
             return
         own = [flow.series[node]] if node in self.given else []
         xs = summed([*own, *(flow.series[term.source] for term in unit.terms)])

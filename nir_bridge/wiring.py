@@ -1,8 +1,8 @@
 """Which edges of a flat graph carry the value of the step before.
 
 Only edges on a cycle do. In each component the node nearest to the inputs is the head; the edges that come back to it
-are delayed, and what is left is looked at again, so that edges which only lead forward never are. Nothing but the graph
-and the names in it decides.
+are delayed, and what is left is looked at again, so that edges which only lead forward never are. Delays that those of
+inner loops have made needless are taken back. Nothing but the graph and the names in it decides.
 
 Then, for `feedback="source"`, a delay moves from an edge that comes back to the neuron that drives it, past the
 stateless nodes that only feed back: a recurrent layer sees the last step's spikes, and its bias acts at the first step.
@@ -55,6 +55,7 @@ class _Cutter:
 
     def cut(self) -> set[int]:
         pending = self.loops(range(len(self.flat.nodes)))
+        loop_of = {node: number for number, members in enumerate(pending) for node in members}
         while pending and self.effort > 0:
             members = pending.pop()
             head = min(members, key=self.rank)
@@ -67,7 +68,28 @@ class _Cutter:
             pending += self.loops(members, rest)
         for members in pending:
             self.cut_back_edges(members)
+        self.take_back(loop_of)
         return {at for at, edge in enumerate(self.flat.edges) if (edge.source, edge.target) in self.cuts}
+
+    def take_back(self, loop_of: dict[int, int]) -> None:
+        """Takes cuts back that later ones, of loops inside of the same loop, have made needless."""
+        for node, head in sorted(self.cuts):
+            if node != head and self.effort > 0 and not self.leads_to(head, node, loop_of):
+                self.cuts.discard((node, head))
+
+    def leads_to(self, start: int, end: int, loop_of: dict[int, int]) -> bool:
+        """Whether edges that are not cut lead from one node of a loop to another."""
+        seen, pending = {start}, [start]
+        while pending:
+            node = pending.pop()
+            if node == end:
+                return True
+            self.effort -= 1 + len(self.next[node])
+            for other in self.next[node]:
+                if other not in seen and loop_of.get(other) == loop_of[start] and (node, other) not in self.cuts:
+                    seen.add(other)
+                    pending.append(other)
+        return False
 
     def loops(self, members: Sequence[int], successors: dict[int, list[int]] | None = None) -> list[list[int]]:
         """The components that hold a cycle."""

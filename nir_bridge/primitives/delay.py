@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from torch import Tensor, nn
 from nir_bridge.fields import Fields, Shape, Target
 from nir_bridge.primitives.base import Primitive, elementwise, field_shape
 from nir_bridge.state import State
+
+_MOST = 2**28
+"""How many values a delay may hold back for one element of a batch."""
 
 
 class Delay(nn.Module):
@@ -67,11 +71,19 @@ def _make(fields: Fields, given: Shape | None, target: Target) -> nn.Module:
     delay = fields.finite("delay").astype(np.float64)
     if (delay < 0).any() or not np.isfinite(delay).all():
         raise fields.error("delay", "holds negative or infinite times; a delay is a time in seconds, 0 or more")
-    steps = np.floor(delay / target.dynamics.dt + 0.5).astype(np.int64)
+    shape = given or field_shape(fields, "delay") or ()
+    steps = np.floor(delay / target.dynamics.dt + 0.5)
+    most = _MOST // max(math.prod(shape), 1)
+    if (steps > most).any():
+        raise fields.error(
+            "delay",
+            f"is {delay.max()} s somewhere, {steps.max():.3g} steps of {target.dynamics.dt} s; for the shape {shape} "
+            f"there is room for {most} steps. Shorten it, or take longer steps",
+        )
+    steps = steps.astype(np.int64)
     longest = int(steps.max(initial=0))
     held = torch.from_numpy(np.array(steps))
     device = target.device
-    shape = given or field_shape(fields, "delay") or ()
     return Delay(
         torch.empty_like(held, device=device) if device.type == "meta" else held.to(device),
         longest,

@@ -52,12 +52,14 @@ def leak_and_fire(
     restart = _restart(threshold, v_reset, dynamics)
     safe = torch.where(crossed, goal - threshold, torch.ones_like(end))
     first = tau * torch.log(torch.where(crossed, (goal - v) / safe, torch.ones_like(end))).clamp(min=0)
-    period = tau * torch.log(torch.where(crossed, (goal - restart) / safe, torch.full_like(end, 2.0)))
+    again = crossed & (restart < threshold)  # from behind the threshold nothing would ever end
+    period = tau * torch.log(torch.where(again, (goal - restart) / safe, torch.full_like(end, 2.0)))
+    period = torch.where(again, period, torch.full_like(end, 2 * dynamics.dt))
     left = dynamics.dt - first
     more = torch.floor(left / period).clamp(min=0)
-    again = leak(restart.expand_as(end), goal, tau, left - more * period)
+    after = leak(restart.expand_as(end), goal, tau, left - more * period)
     spikes = _spikes(end, threshold, crossed, _counted(more, dynamics), slope)
-    return spikes, torch.where(crossed, again, end)
+    return spikes, torch.where(crossed, after, end)
 
 
 def integrate_and_fire(
@@ -115,7 +117,9 @@ def current_and_fire(
     levels: tuple[Tensor, Tensor],
     rules: tuple[Dynamics, Slope],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Spikes, current and potential after one step with at most one spike; its time is found by halving.
+    """Spikes, current and potential after one step; the times of spikes are found by halving.
+
+    There is at most one spike where the rules say so; else as many as come, one after the other.
 
     Args:
         values: current and potential before.
@@ -126,15 +130,38 @@ def current_and_fire(
     """
     (i, v), (threshold, v_reset), (dynamics, slope) = values, levels, rules
     end_i, end_v = synapse(i, v, goal, constants, dynamics.dt)
+    restart = _restart(threshold, v_reset, dynamics).expand_as(end_v)
+    left, last = torch.full_like(end_v, dynamics.dt), end_v
     crossed = end_v >= threshold
-    low = torch.zeros_like(end_v)
-    high = torch.full_like(end_v, dynamics.dt)
+    count = torch.ones_like(end_v)
+    now = crossed
+    while True:
+        time = _reached(i, v, goal, constants, (threshold, left))
+        then_i, _ = synapse(i, v, goal, constants, time)
+        left = left - time
+        i, v = torch.where(now, then_i, i), torch.where(now, restart, v)
+        last = torch.where(now, synapse(i, v, goal, constants, left)[1], last)
+        if not dynamics.multi_spike:
+            break
+        now = now & (last >= threshold) & (restart < threshold)
+        if not now.any():
+            break
+        count = count + now
+    return _spikes(end_v, threshold, crossed, count, slope), end_i, last
+
+
+def _reached(
+    i: Tensor,
+    v: Tensor,
+    goal: Tensor,
+    constants: tuple[Tensor, Tensor, Tensor, Tensor],
+    bounds: tuple[Tensor, Tensor],
+) -> Tensor:
+    """When the potential reaches the threshold, where it does so before some time is over."""
+    threshold, high = bounds
+    low = torch.zeros_like(high)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         above = synapse(i, v, goal, constants, middle)[1] >= threshold
         low, high = torch.where(above, low, middle), torch.where(above, middle, high)
-    then_i, _ = synapse(i, v, goal, constants, high)
-    restart = _restart(threshold, v_reset, dynamics).expand_as(end_v)
-    _, again = synapse(then_i, restart, goal, constants, dynamics.dt - high)
-    spikes = _spikes(end_v, threshold, crossed, torch.ones_like(end_v), slope)
-    return spikes, end_i, torch.where(crossed, again, end_v)
+    return high

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,10 +11,11 @@ from typing import Any
 import nir
 import numpy as np
 import torch
-from hypothesis import reject, settings
+from hypothesis import settings
 
 from nir_bridge import Dynamics, NIRModule, from_nir
-from tests.support.nir_reference import Flat, Label, flat_of
+from nir_bridge.names import escape, split_names
+from tests.support.nir_reference import Ends, Name, flat_of
 from unflatten.testing.nir.code import graph_code
 
 torch.set_num_threads(1)
@@ -36,13 +36,26 @@ def network(graph: nir.NIRGraph, rules: Dynamics | None = None) -> NIRModule:
     return made
 
 
-def delayed_labels(net: NIRModule, flat: Flat) -> set[Label]:
-    """The delayed edges; examples in which other edges are called the same are left out."""
-    delayed = set(net.delayed_edges)
-    called = Counter(label for *_, label in set(flat.edges))
-    if any(called[label] > 1 for label in delayed):
-        reject()
-    return delayed
+def delayed_ends(net: NIRModule, graph: nir.NIRGraph) -> set[Ends]:
+    """The ends of the delayed edges; what the network calls those edges has to be what the graph calls them."""
+    names = dict(paths_of(graph, (), ()))
+    units = net.__dict__["@nir"].network.units
+    found = {
+        (names[units[term.source].path], names[unit.path]) for unit in units for term in unit.terms if term.delayed
+    }
+    called = {label for source, target, label in flat_of(graph).edges if (source, target) in found}
+    assert set(net.delayed_edges) == called, code_of(graph)
+    return found
+
+
+def paths_of(graph: nir.NIRGraph, path: Name, name: Name) -> Iterator[tuple[Name, Name]]:
+    """For the path of each node, the names of the graphs that it is in and its own."""
+    for own, where in split_names(graph.nodes).items():
+        node = graph.nodes[own]
+        if isinstance(node, nir.NIRGraph):
+            yield from paths_of(node, (*path, *where), (*name, own))
+        else:
+            yield (*path, *([escape(own)] if isinstance(node, nir.Input | nir.Output) else where)), (*name, own)
 
 
 def compare(values: dict[str, torch.Tensor], expected: dict[str, Any], shown: Any) -> None:
@@ -82,4 +95,4 @@ def bounded() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-__all__ = ["bounded", "by_name", "code_of", "compare", "delayed_labels", "flat_of", "network", "often"]
+__all__ = ["bounded", "by_name", "code_of", "compare", "delayed_ends", "flat_of", "network", "often"]

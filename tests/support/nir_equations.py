@@ -195,7 +195,9 @@ def event(node: Any, one: dict[str, float], now: tuple[float, float, float], rul
     """Potential, current and spikes of one neuron after a step; the times of its spikes are searched for."""
     v, i, x = now
     left, count = rules.dt, 0
-    most = 1 if isinstance(node, nir.CubaLIF) else 10_000
+    alone = isinstance(node, nir.CubaLIF) and not rules.multi_spike
+    restart = one["v_reset"] if "v_reset" in one and rules.reset == "v_reset" else 0.0
+    most = 1 if alone or restart >= one.get("v_threshold", 0.0) else 10_000
     while True:
         end_v, end_i = solved(node, one, (v, i, x), left, rules)
         if "v_threshold" not in one or count == most or end_v < one["v_threshold"]:
@@ -206,7 +208,7 @@ def event(node: Any, one: dict[str, float], now: tuple[float, float, float], rul
             reached = solved(node, one, (v, i, x), middle, rules)[0] >= one["v_threshold"]
             low, high = (low, middle) if reached else (middle, high)
         i = solved(node, one, (v, i, x), high, rules)[1]
-        v = one["v_reset"] if rules.reset == "v_reset" else 0.0
+        v = restart
         left, count = left - high, count + 1
     return end_v, end_i, float(count if rules.multi_spike else min(count, 1))
 

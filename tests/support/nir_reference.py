@@ -13,6 +13,7 @@ from tests.support.nir_equations import Array, State, step
 
 Name = tuple[str, ...]
 Label = tuple[str, str]
+Ends = tuple[Name, Name]
 
 
 @dataclass(frozen=True)
@@ -61,21 +62,21 @@ def end(graph: nir.NIRGraph, name: str, kind: type[nir.NIRNode]) -> Name:
 
 
 def simulate(
-    graph: nir.NIRGraph, inputs: Mapping[str, Array], delayed: set[Label], rules: Dynamics | None = None
+    graph: nir.NIRGraph, inputs: Mapping[str, Array], delayed: set[Ends], rules: Dynamics | None = None
 ) -> dict[Name, Array]:
     """The value of each node for each step.
 
     Args:
         graph: the graph.
         inputs: a series for each Input.
-        delayed: the edges, as they are called, that carry the value of the step before.
+        delayed: the ends of the edges that carry the value of the step before.
         rules: how steps are taken.
     """
     flat, rules = flat_of(graph), rules or Dynamics()
     order = topological(flat, delayed)
     into: dict[Name, list[tuple[Name, bool]]] = {name: [] for name in flat.nodes}
-    for source, target, label in flat.edges:
-        into[target].append((source, label in delayed))
+    for source, target, _ in flat.edges:
+        into[target].append((source, (source, target) in delayed))
     before = first_values(flat, order, into, {name: xs[0] for name, xs in inputs.items()}, rules)
     states: dict[Name, State] = {name: {} for name in flat.nodes}
     series: dict[Name, list[Array]] = {name: [] for name in flat.nodes}
@@ -133,12 +134,12 @@ def first_values(
         before = zeros
 
 
-def topological(flat: Flat, delayed: set[Label]) -> list[Name]:
+def topological(flat: Flat, delayed: set[Ends]) -> list[Name]:
     """The nodes in an order in which they can run; fails where undelayed edges make a cycle."""
     left = dict.fromkeys(flat.nodes)
     order: list[Name] = []
     while left:
-        waiting = {t for s, t, label in flat.edges if s in left and label not in delayed}
+        waiting = {target for source, target, _ in flat.edges if source in left and (source, target) not in delayed}
         ready = [name for name in left if name not in waiting]
         if not ready:
             raise ValueError(f"a cycle without delay among {sorted(left)}")

@@ -12,7 +12,7 @@ import torch
 import unflatten
 from nir_bridge import Dynamics, State, from_nir, to_nir
 from nir_bridge.errors import CallError, NodeError, StateError
-from tests.support.nir_graphs import gain, graph, lif, sink, source
+from tests.support.nir_graphs import gain, graph, lif, shifted, sink, source
 
 LOOK_ALIKES = ["\u00ba", "\ufb01", "\uff41", "\u2160", "\u00b5"]
 """Letters that Python reads as others: an ordinal, a ligature, a wide letter, a numeral, a micro sign."""
@@ -138,3 +138,70 @@ def test_kinds_of_arguments() -> None:
     for options in ({"device": "nowhere"}, {"device": 1.5}, {"dtype": torch.int32}, {"dtype": "float32"}):
         with pytest.raises(CallError, match=next(iter(options))):
             from_nir(made, **options)
+
+
+def test_shapes_that_only_delayed_edges_tell() -> None:
+    one = {
+        name: np.ones(1) * value for name, value in {"tau": 5e-4, "r": 5.0, "v_leak": 0.0, "v_threshold": 1.0}.items()
+    }
+    nodes = {"i": source(3), "n": nir.LIF(**one), "w": nir.Linear(np.eye(3)), "o": sink(3)}
+    net = from_nir(nir.NIRGraph(nodes, [("i", "o"), ("n", "w"), ("w", "n"), ("n", "o")], type_check=False))
+    assert net.delayed_edges == (("n", "w"),)
+    assert net.n.shape == (3,)
+    assert net(torch.ones(2, 3))[0].shape == (2, 3)
+
+
+@pytest.mark.parametrize("names", [("a", "n"), ("n", "a")])
+def test_shapes_of_neurons_that_only_feed_each_other(names: tuple[str, str]) -> None:
+    few, all_ = names
+    nodes = {"i": source(3), few: lif(), all_: lif(3), "o": sink(3)}
+    net = from_nir(nir.NIRGraph(nodes, [("i", "o"), (few, all_), (all_, few), (few, "o")], type_check=False))
+    assert net(torch.ones(3))[0].shape == (3,)
+
+
+def test_an_input_that_something_leads_into_while_another_node_gets_nothing() -> None:
+    nodes = {"i": source(1), "a": nir.Scale(np.ones(1) * 0.5), "b": shifted(1, 1), "o": sink(1)}
+    edges = [("i", "a"), ("a", "i"), ("b", "i"), ("a", "o")]
+    net = from_nir(nir.NIRGraph(nodes, edges, type_check=False))
+    for layerwise in (False, True):
+        ys, _ = net.run(torch.ones(4, 2, 1), layerwise=layerwise)
+        assert ys[:, 0, 0].tolist() == ys[:, 1, 0].tolist() == [1.0, 1.5, 1.75, 1.875]
+
+
+@pytest.mark.parametrize("delay", [1e9, 1e300])
+def test_delays_that_nothing_could_hold(delay: float) -> None:
+    made = graph([("i", "d"), ("d", "o")], d=nir.Delay(np.array([delay])))
+    with pytest.raises(NodeError, match=r"'d'.*'delay'.*room for"):
+        from_nir(made)
+
+
+def test_delays_that_inner_loops_make_needless() -> None:
+    """Two inputs are as near; the delay of the loop inside breaks the loop around it, too."""
+    edges = [("i", "h"), ("i", "p"), ("p", "n"), ("h", "b"), ("b", "n"), ("n", "b"), ("n", "h"), ("n", "o")]
+    net = from_nir(graph(edges, h=gain(0.5), p=gain(0.5), b=gain(0.5), n=lif()), dynamics=Dynamics(feedback="target"))
+    assert net.delayed_edges == (("b", "n"),)
+
+
+def test_several_spikes_of_a_current_in_a_step() -> None:
+    one = np.ones(1)
+    node = nir.CubaLIF(5e-4 * one, 5e-4 * one, 400 * one, 0 * one, one, 0 * one, one)
+    single, several = (
+        from_nir(graph([("i", "n"), ("n", "o")], n=node), dynamics=Dynamics(integration="event", multi_spike=multi))
+        for multi in (False, True)
+    )
+    assert single(torch.ones(1))[0].item() == 1.0
+    spikes, state = several(torch.ones(1))
+    assert spikes.item() == 7.0
+    assert 0 <= state["n.v"].item() < 1
+
+
+@pytest.mark.parametrize("kind", [nir.LIF, nir.CubaLIF])
+def test_exact_neurons_that_reset_to_their_threshold_go_on(kind: type[nir.NIRNode]) -> None:
+    one = np.ones(1)
+    taus = {"tau": 5e-4 * one} if kind is nir.LIF else {"tau_syn": 5e-4 * one, "tau_mem": 5e-4 * one}
+    node = kind(**taus, r=90 * one, v_leak=0 * one, v_threshold=one, v_reset=one)
+    for multi in (False, True):
+        rules = Dynamics(integration="event", multi_spike=multi)
+        spikes, state = from_nir(graph([("i", "n"), ("n", "o")], n=node), dynamics=rules)(torch.ones(1))
+        assert spikes.item() == 1.0
+        assert torch.isfinite(state["n.v"]).all()

@@ -51,10 +51,18 @@ def _close(left: Any, right: Any, tolerance: float) -> bool:
     return torch.allclose(left, right, rtol=tolerance, atol=tolerance * max(largest, 1.0), equal_nan=True)
 
 
-def graph_differences(expected: nir.NIRNode, given: nir.NIRNode) -> list[Difference]:
-    """In what two graphs differ, beside the order of nodes and edges, the types of numbers, and metadata.
+def graph_differences(
+    expected: nir.NIRNode, given: nir.NIRNode, *, metadata: bool = False, sharing: bool = True
+) -> list[Difference]:
+    """In what two graphs differ, beside the order of nodes and edges, and the types of numbers.
 
     An edge to a graph with one port is the same as one to that port.
+
+    Args:
+        expected: a graph, or another node.
+        given: the other side.
+        metadata: whether metadata count.
+        sharing: whether it counts that several names are one node; files don't hold that.
 
     Example:
         >>> import nir, numpy as np
@@ -66,7 +74,9 @@ def graph_differences(expected: nir.NIRNode, given: nir.NIRNode) -> list[Differe
               given    [0.0]
     """
     found = list(_node_differences(expected, given, ()))
-    if isinstance(expected, nir.NIRGraph) and isinstance(given, nir.NIRGraph) and not found:
+    if metadata:
+        found += _metadata(expected, given, ())
+    if sharing and isinstance(expected, nir.NIRGraph) and isinstance(given, nir.NIRGraph) and not found:
         found += _sharing(expected, given)
     return found
 
@@ -82,6 +92,15 @@ def _node_differences(expected: nir.NIRNode, given: nir.NIRNode, where: Where) -
             right = _fields(given).get(name)
             if not _alike(left, right):
                 yield Difference(f"field {name!r}", _shown(left), _shown(right), path)
+
+
+def _metadata(expected: nir.NIRNode, given: nir.NIRNode, where: Where) -> Iterator[Difference]:
+    left, right = (getattr(node, "metadata", None) or {} for node in (expected, given))
+    if not _alike(left, right):
+        yield Difference("metadata", repr(left), repr(right), ".".join(where))
+    if isinstance(expected, nir.NIRGraph) and isinstance(given, nir.NIRGraph):
+        for name in sorted(expected.nodes.keys() & given.nodes.keys()):
+            yield from _metadata(expected.nodes[name], given.nodes[name], (*where, name))
 
 
 def _content(expected: nir.NIRGraph, given: Any, where: Where) -> Iterator[Difference]:

@@ -143,8 +143,7 @@ def _graphs(draw: st.DrawFn, features: Features, palette: tuple[Shape, ...] | No
     for name in names:
         _add_node(draw, features, draft, name)
     outputs = _outputs(draw, features, draft, [*names, *inputs])
-    looped = {name: given[name] for name in inputs[1 if root else 0 :]}  # a batch is as large as the first Input's
-    edges = _edges(draw, features, draft, looped, outputs)
+    edges = _edges(draw, features, draft, given, outputs)
     nodes = {
         **draft.nodes,
         **{name: nir.Input(np.array(shape)) for name, shape in given.items()},
