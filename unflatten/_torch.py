@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import logging
 import re
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -96,9 +95,6 @@ LEAF: TreeSpec = pytree.tree_structure(0)
 # While a graph is traced: the mode that writes it, and the node that stands for a tensor (2.0).
 PROXY_MODE, PROXY_SLOT = get_proxy_mode, get_proxy_slot
 
-# What a graph computes with: the values of arguments that are not constants.
-GRAPH_VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-
 _LITERAL_CONSTANT = re.compile(r"_?(lifted_tensor|tensor_constant|lifted_custom|torchbind_obj)_?\d+(_\d+)?")
 _EMPTY_STACK = "_empty_nn_module_stack_from_metadata_hook"
 _GENERATED_MODULES = {"_guards_fn"}
@@ -171,13 +167,6 @@ class OperatorWatch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.seen(str(func), args, kwargs or {})
         return func(*args, **(kwargs or {}))
-
-
-class Local(threading.local):
-    """Per-thread flag that `torch.compile` can trace: a plain attribute set in `__init__`."""
-
-    def __init__(self) -> None:
-        self.inside = False
 
 
 def is_leaf_value(value: object) -> bool:

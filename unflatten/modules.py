@@ -8,6 +8,7 @@ name that is no identifier.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,16 @@ DEFINITION = "@definition"
 RECONSTRUCT = "@reconstruct"
 
 _MODULE_CALL = nn.Module.__call__
-_local = _torch.Local()
+
+
+class _Local(threading.local):
+    """Per-thread flag that `torch.compile` can trace: a plain attribute set in `__init__`."""
+
+    def __init__(self) -> None:
+        self.inside = False
+
+
+_local = _Local()
 
 
 class UnflattenedModule(nn.Module):

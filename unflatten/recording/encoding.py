@@ -19,6 +19,9 @@ from unflatten._torch import TreeSpec
 from unflatten.fields import Fields, fields_of, make
 from unflatten.recording.naming import find, name_of
 
+_GRAPH_VALUES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+"""What a graph computes with: the values of arguments that are not constants."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -50,7 +53,7 @@ class Encoder:
         """A value as JSON; what can't be written down as `["unknown", what it is]`."""
         if value is None or type(value) in (bool, int, float, str):
             return value
-        if isinstance(value, _torch.GRAPH_VALUES):
+        if isinstance(value, _GRAPH_VALUES):
             number = self._number(value)
             return ["value", number] if number is not None else ["unknown", "a tensor that the graph does not have"]
         if id(value) in self._open:
