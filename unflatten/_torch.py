@@ -107,9 +107,7 @@ def has_effects(op: object) -> bool:
 
 def symbolic_expression(value: object) -> Any:
     """The sympy expression of a `SymInt`, `SymFloat` or `SymBool`, else None (`.node`, 2.0)."""
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return value.node.expr
-    return None
+    return value.node.expr if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) else None
 
 
 def registering_module(name: str) -> str:
