@@ -158,7 +158,8 @@ class _Assembler:
         if op.module is not None and self.calls[id(op.module)] > 1 and has_state(node):
             raise ExportError(
                 f"{op.where}: it is called {self.calls[id(op.module)]} times in one step, and has a state, which NIR "
-                "nodes don't share. Make one module for each call, or call it once with the sum of its inputs"
+                "nodes don't share. Make one module for each call, or call it once with the sum of its inputs. If the "
+                "calls are steps of time, take the input apart, for x_t in x, or export a single step"
             )
         return node
 

@@ -148,3 +148,13 @@ def test_many_blocks_with_skips() -> None:
     graph = to_nir(nn.Sequential(*[Block() for _ in range(600)]), args=(XS[0, :, :2],), type_check=False)
     assert len(graph.nodes) == 602
     assert graph.nodes["599"].edges == [("x", "a"), ("x", "output"), ("a", "output")]
+
+
+def test_doubling_without_an_end() -> None:
+    def forward(self: Any, x: Tensor) -> Tensor:
+        for _ in range(40):
+            x = x + x
+        return x
+
+    with pytest.raises(NoMeaningError, match="a sum of more than 10000 values"):
+        to_nir(model(forward), args=(XS[0],))
