@@ -163,6 +163,10 @@ def test_a_mapper_that_fails() -> None:
         to_nir(nn.Sequential(linear()), {nn.Linear: nowhere}, args=(X,))
 
 
+def test_nothing_to_leave_out() -> None:
+    assert len(to_nir(nn.Sequential(linear()), bypass=None, stateful_modules=None).nodes) == 3
+
+
 def test_bypass_of_something_else() -> None:
     with pytest.raises(ExportError, match="bypass is a int; give paths"):
         to_nir(nn.Sequential(linear()), args=(X,), bypass=0)
