@@ -38,9 +38,7 @@ def read(path: str | os.PathLike[str]) -> nir.NIRNode:
         FileError: there is no file, or it is not NIR, or it is damaged.
         UnmappedNodeError: it holds a node of a type that the installed nir does not know.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise FileError(f"can't read a {type(path).__name__}; give the path of a file")
-    path = Path(path)
+    path = _path(path)
     if not path.is_file():
         raise FileError(f"there is no file {str(path)!r}")
     try:
@@ -55,6 +53,13 @@ def read(path: str | os.PathLike[str]) -> nir.NIRNode:
             f"{str(path)!r} can't be read as HDF5, in which NIR files are: {error}. Is it cut off?"
         ) from error
     return _node(found, str(path), "")
+
+
+def _path(path: Any) -> Path:
+    try:
+        return Path(os.fsdecode(path))
+    except TypeError as error:
+        raise FileError(f"{path!r} is no path; give a string or an os.PathLike") from error
 
 
 def _content(group: Any) -> dict[str, Any]:
@@ -99,7 +104,10 @@ def _graph(content: dict[str, Any], path: str, name: str) -> nir.NIRGraph:
         names.get(inner, inner): _node(found, path, prefix + names.get(inner, inner))
         for inner, found in _named(content.get("nodes", {}), "")
     }
-    edges = [_edge(pair, where) for pair in np.asarray(content.get("edges", [])).reshape(-1, 2).tolist()]
+    held = np.asarray(content.get("edges", []))
+    if held.size % 2:
+        raise FileError(f"{where}: 'edges' holds {held.size} names, which are no pairs")
+    edges = [_edge(pair, where) for pair in held.reshape(-1, 2).tolist()]
     edges = [(_restored(source, names), _restored(target, names)) for source, target in edges]
     return nir.NIRGraph(nodes, edges, metadata, type_check=False)
 
@@ -163,7 +171,8 @@ def write(graph: nir.NIRNode, path: str | os.PathLike[str]) -> None:
     """
     if not isinstance(graph, nir.NIRNode):
         raise FileError(f"can't write a {type(graph).__name__}; give a nir.NIRGraph, or one of its nodes")
-    path = Path(path)
+    path = _path(path)
+    path = path.resolve() if path.is_symlink() else path
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         os.close(handle)
@@ -173,7 +182,7 @@ def write(graph: nir.NIRNode, path: str | os.PathLike[str]) -> None:
         with h5py.File(name, "w") as file:
             file.create_dataset("version", data=nir.version, dtype=h5py.string_dtype())
             _put_node(file.create_group("node"), graph, "")
-        Path(name).chmod(0o666 & ~_umask())
+        Path(name).chmod(path.stat().st_mode & 0o777 if path.is_file() else 0o666 & ~_umask())
         Path(name).replace(path)
     except (OSError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, FileError):

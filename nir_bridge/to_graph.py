@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import nir
 from torch import Tensor, nn
 
 from nir_bridge.dynamics import Dynamics, as_dynamics
-from nir_bridge.errors import DynamicsError, ExportError
+from nir_bridge.errors import DynamicsError, ExportError, NoMeaningError
 from nir_bridge.exporting.assembling import assemble
 from nir_bridge.exporting.choosing import chosen
+from nir_bridge.exporting.delaying import Delays
 from nir_bridge.exporting.leafing import Leaves
 from nir_bridge.exporting.modules import ModuleMap, Registry
 from nir_bridge.exporting.probing import guessed_run
@@ -87,24 +89,49 @@ def to_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
     leaves = Leaves(registry, states)
     job = Job(model, leaves, setting, batch_dims, state_parameters(model, states.get(id(model))))
     with deep_enough(model):
-        graph = _graph(job, registry, args, kwargs, flatten)
+        graph, delays = _graph(job, registry, args, kwargs, flatten)
+        setting = _fitting(graph, delays, setting, free=dynamics is None)
         note(graph, setting.dynamics)
         if type_check:
             verify(graph, setting)
     return graph
 
 
-def _graph(job: Job, registry: Registry, args: Any, kwargs: Any, flat: bool) -> nir.NIRGraph:
+def _graph(job: Job, registry: Registry, args: Any, kwargs: Any, flat: bool) -> tuple[nir.NIRGraph, Delays]:
     """The graph of a model: as it was read, where it was; else from a run."""
     sketch = sketch_of(job.model)
     if sketch is not None and type(job.model) not in registry.user:
         graph = registry.graph(job.model, sketch)
-        return unnested(graph) if flat else graph
+        return unnested(graph) if flat else graph, Delays()
     given = (args,) if isinstance(args, Tensor) else tuple(args or ())
     trace = guessed_run(job) if args is None and not kwargs else run(job, Example(given, dict(kwargs or {})))
-    graph = assemble(trace, flatten=flat)
+    graph, delays = assemble(trace, flatten=flat)
     note_order(graph)
-    return graph
+    return graph, delays
+
+
+def _fitting(graph: nir.NIRGraph, delays: Delays, setting: Setting, *, free: bool) -> Setting:
+    """The rules under which a graph's cycles carry what they do in the model.
+
+    Raises:
+        NoMeaningError: there are none, or the caller wants others.
+    """
+    rules = setting.dynamics
+    other = rules.changed(feedback="target" if rules.feedback == "source" else "source")
+    problem = delays.fit(graph, rules.feedback)
+    if not problem:
+        return setting
+    if delays.fit(graph, other.feedback):
+        raise NoMeaningError(
+            f"{problem}. In NIR only what comes back to a node is a step old, and all else is of this step. Feed back "
+            "the output of a neuron, or map the module that keeps the value to a neuron"
+        )
+    if not free:
+        raise NoMeaningError(
+            f"{problem} under feedback={rules.feedback!r}, since a layer's constant acts at another step; it fits "
+            f"dynamics=Dynamics(..., feedback={other.feedback!r})"
+        )
+    return replace(setting, dynamics=other)
 
 
 def own_dynamics(model: nn.Module) -> str | Dynamics:

@@ -48,8 +48,8 @@ __all__ = [
     "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
-    "OperatorWatch",
     "ShapeEnv",
+    "TorchDispatchMode",
     "TreeSpec",
     "guard_sources",
     "has_effects",
@@ -150,21 +150,6 @@ def in_backward() -> bool:
 def in_transform() -> bool:
     """Whether a `torch.func` transform is going on, so that tensors made now may not outlive it (2.1)."""
     return bool(torch._C._are_functorch_transforms_active())
-
-
-class OperatorWatch(TorchDispatchMode):
-    """Shows every operator that runs, with its arguments, to a function (1.13).
-
-    Those, too, that no function of torch shows: of code that is mapped over a batch, scripted, or written in C++.
-    """
-
-    def __init__(self, seen: Callable[[str, Any, Any], None]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen = seen
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen(str(func), args, kwargs or {})
-        return func(*args, **(kwargs or {}))
 
 
 def is_leaf_value(value: object) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from unflatten._torch import OperatorWatch, in_transform, register_container
+from unflatten._torch import in_transform, register_container
 from unflatten.calls.known import Place
 from unflatten.classes import class_of, new_module
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Step
@@ -19,6 +19,7 @@ from unflatten.collecting import paused_collector
 from unflatten.info import OFFERED
 from unflatten.modules import PLACE, Definition, UnflattenedModule, call_inside, is_inside_call
 from unflatten.paths import ModulePath
+from unflatten.watching import OperatorWatch
 
 __all__ = [
     "Apply",

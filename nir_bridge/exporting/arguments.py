@@ -12,6 +12,12 @@ STATE_NAMES = frozenset({"state", "states", "hx", "h", "h0", "hidden", "mem", "c
 """What the parameter of a state is called."""
 
 
+_OFTEN = frozenset(
+    {"v", "u", "s", "z", "c", "syn", "spk", "spike", "cell", "membrane", "memory", "prev", "previous", "past", "last"}
+)
+"""What the parameter of a state is often called, where it may be left out."""
+
+
 def parameters_of(module: nn.Module) -> list[inspect.Parameter]:
     """The parameters of a module's forward; none where it can't be told."""
     try:
@@ -33,3 +39,11 @@ def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[st
 def is_state_name(name: str) -> bool:
     """Whether a parameter is for a state, by its name."""
     return name in STATE_NAMES or name.endswith("_state")
+
+
+def is_state_parameter(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is for a state, by its name, and by whether it may be left out."""
+    name = parameter.name
+    if parameter.default is None and (name in _OFTEN or name.startswith(("prev_", "last_", "old_"))):
+        return True
+    return is_state_name(name)

@@ -12,6 +12,7 @@ import numpy as np
 
 from nir_bridge.errors import ExportError
 from nir_bridge.exporting.copying import copied, key_of, placed
+from nir_bridge.exporting.delaying import Delays
 from nir_bridge.exporting.folding import fold_constants
 from nir_bridge.exporting.looping import fold_steps
 from nir_bridge.exporting.naming import Names
@@ -25,8 +26,8 @@ from nir_bridge.notes import KEY
 Edges = list[tuple[str, str]]
 
 
-def assemble(trace: Trace, *, flatten: bool) -> nir.NIRGraph:
-    """The graph of a run.
+def assemble(trace: Trace, *, flatten: bool) -> tuple[nir.NIRGraph, Delays]:
+    """The graph of a run, and how many steps old the values are that its edges carry.
 
     Args:
         trace: what was noted.
@@ -39,7 +40,9 @@ def assemble(trace: Trace, *, flatten: bool) -> nir.NIRGraph:
     inlined = frozenset(range(1, len(trace.regions))) if flatten else empty_regions(trace)
     resolver = Resolver(trace, inlined)
     fold_constants(trace, resolver)
-    return _Assembler(trace, resolver).graph(trace.regions[0], frozenset())
+    assembler = _Assembler(trace, resolver)
+    graph = assembler.graph(trace.regions[0], frozenset(), "")
+    return graph, Delays(assembler.lags, assembler.shifts)
 
 
 @dataclass(slots=True)
@@ -63,12 +66,14 @@ class _Assembler:
         self.made: dict[Any, nir.NIRNode] = {}
         self.graphs: dict[Any, nir.NIRGraph] = {}
         self.levels: dict[int, _Level] = {}
+        self.lags: dict[tuple[str, str], set[int]] = {}
+        self.shifts: dict[str, int] = {}
         self.inside = self.contents()
         self.regions = Counter(id(region.module) for region in trace.regions)
         self.calls = Counter(id(op.module) for op in trace.ops if op.module is not None)
 
-    def graph(self, region: Region, forbidden: frozenset[str]) -> nir.NIRGraph:
-        """The graph of a region, with the graphs inside it."""
+    def graph(self, region: Region, forbidden: frozenset[str], prefix: str) -> nir.NIRGraph:
+        """The graph of a region, with the graphs inside it; the prefix stands before its names in labels of edges."""
         level = self.levels[region.number] = self.named(region, forbidden)
         nodes: dict[str, nir.NIRNode] = {}
         for key, name in level.ports.items():
@@ -76,12 +81,14 @@ class _Assembler:
         for kind, number in self.inside.get(region.number, ()):
             if kind == "op":
                 nodes[level.ops[number]] = self.node(number)
+                if number in self.trace.shifts:
+                    self.shifts[prefix + level.ops[number]] = self.trace.shifts[number]
             else:
                 name = level.regions[number]
-                nodes[name] = self.graph(self.trace.regions[number], level.names.behind(name))
+                nodes[name] = self.graph(self.trace.regions[number], level.names.behind(name), f"{prefix}{name}.")
         for key, name in level.outs.items():
             nodes[name] = _marked(nir.Output({"output": _typed(region.outs[key].shape)}), name, "output_")
-        made = nir.NIRGraph(nodes, self.edges(region, level), {}, type_check=False)
+        made = nir.NIRGraph(nodes, self.edges(region, level, prefix), {}, type_check=False)
         if self.regions[id(region.module)] == 1:
             return made
         return self.graphs.setdefault((id(region.module), key_of(made)), made)
@@ -151,18 +158,22 @@ class _Assembler:
         if op.module is not None and self.calls[id(op.module)] > 1 and has_state(node):
             raise ExportError(
                 f"{op.where}: it is called {self.calls[id(op.module)]} times in one step, and has a state, which NIR "
-                "nodes don't share. Make one module for each call, or call it once with the sum of its inputs"
+                "nodes don't share. Make one module for each call, or call it once with the sum of its inputs. If the "
+                "calls are steps of time, take the input apart, for x_t in x, or export a single step"
             )
         return node
 
-    def edges(self, region: Region, level: _Level) -> Edges:
+    def edges(self, region: Region, level: _Level, prefix: str) -> Edges:
         """The edges of one graph."""
+        inside = self.inside.get(region.number, ())
+        targets = [each for kind, number in inside for each in self.targets(kind, number, level)]
+        targets += [(name, region.outs[key].terms) for key, name in level.outs.items()]
         found: Edges = []
-        for kind, number in self.inside.get(region.number, ()):
-            for target, terms in self.targets(kind, number, level):
-                found += [(self.end(term, level), target) for term in self.resolver.resolve(terms)]
-        for key, name in level.outs.items():
-            found += [(self.end(term, level), name) for term in self.resolver.resolve(region.outs[key].terms)]
+        for target, terms in targets:
+            for term in self.resolver.resolve(terms):
+                source = self.end(term, level)
+                found.append((source, target))
+                self.lags.setdefault((prefix + source, prefix + target), set()).add(term.lag)
         return found
 
     def targets(self, kind: str, number: int, level: _Level) -> Iterator[tuple[str, Terms]]:

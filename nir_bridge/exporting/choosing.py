@@ -22,6 +22,7 @@ def chosen(model: nn.Module, keys: Any, what: str) -> dict[int, Any]:
     """
     if isinstance(keys, str | type | nn.Module):
         keys = (keys,)
+    keys = () if keys is None else keys
     if not isinstance(keys, Iterable):
         raise ExportError(f"{what} is a {type(keys).__name__}; give paths of modules, or classes of modules")
     pairs = list(keys.items()) if isinstance(keys, Mapping) else [(key, None) for key in keys]

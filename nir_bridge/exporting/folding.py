@@ -15,6 +15,7 @@ def fold_constants(trace: Trace, resolver: Resolver) -> None:
     """Folds every constant into the node before it where that changes nothing for anyone else."""
     calls = Counter(id(op.module) for op in trace.ops if op.module is not None)
     uses = _uses(trace, resolver)
+    waiting = _waiting(trace, resolver)
     for number, op in enumerate(trace.ops):
         constants = _constants(op)
         if constants is None:
@@ -22,14 +23,14 @@ def fold_constants(trace: Trace, resolver: Resolver) -> None:
         terms = resolver.resolve(resolver.into(number))
         if constants.scale is not None and len(terms) != 1:
             continue
-        for term in terms:
-            if term.kind == "op" and _is_alone(trace, term, uses, calls, op):
+        for term in sorted(terms, key=lambda term: term.at in waiting):  # what only feeds back comes last
+            if term.kind == "op" and not term.lag and _is_alone(trace, term, uses, calls, op):
                 folded = _folded(trace.ops[term.at].recipe, constants, trace.ops[term.at])
                 if folded is not None:
                     trace.ops[term.at] = replace(trace.ops[term.at], recipe=folded)
                     resolver.folded.add(number)
                     for each in terms:  # what used the sum now uses what went into it
-                        uses[each] += uses[Source("op", number)] - 1
+                        uses[replace(each, lag=0)] += uses[Source("op", number)] - 1
                     break
 
 
@@ -61,5 +62,15 @@ def _uses(trace: Trace, resolver: Resolver) -> Counter[Source]:
         if region.number not in resolver.inlined:
             sums += [port.terms for port in (*region.ports.values(), *region.outs.values())]
     for terms in sums:
-        found.update(resolver.resolve(terms))
+        found.update(replace(term, lag=0) for term in resolver.resolve(terms))
     return found
+
+
+def _waiting(trace: Trace, resolver: Resolver) -> frozenset[int]:
+    """The operations whose inputs all come from the step before."""
+    found: set[int] = set()
+    for number in range(len(trace.ops)):
+        terms = resolver.resolve(resolver.into(number))
+        if terms and all(term.kind == "op" and (term.lag or term.at in found) for term in terms):
+            found.add(number)
+    return frozenset(found)

@@ -44,7 +44,8 @@ class Leaves:
         original = tracer.shadow.originals.get(id(module), module)
         where = tracer.where(module, original)
         left_out = id(original) in self.registry.bypassed
-        recipe = BYPASS if left_out else self.registry.recipe(original, where, module)
+        with tracer.unseen():
+            recipe = BYPASS if left_out else self.registry.recipe(original, where, module)
         if recipe is None:
             return NotImplemented
         inputs, states = self.sorted_arguments(tracer, module, original, (args, kwargs), where)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from nir_bridge.errors import NoMeaningError
-from nir_bridge.exporting.recipes import Elementwise, Slice, Stack
+from nir_bridge.exporting.recipes import Slice, Stack
+from nir_bridge.exporting.starting import Start, is_shift, same_constants, through
 from nir_bridge.exporting.trace import Op, Port, Region, Source, Terms, Trace
 
 _HOW = (
@@ -56,6 +57,8 @@ class _Folder:
     steps: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
     ops: dict[int, int] = field(default_factory=dict)
     regions: dict[int, int] = field(default_factory=dict)
+    shifts: dict[int, int] = field(default_factory=dict)
+    region_times: dict[int, int] = field(default_factory=dict)
 
     def folded(self) -> Trace:
         self.sort()
@@ -67,7 +70,24 @@ class _Folder:
             self.compare(time, model, partly=time in (0, last))
         for time in range(2, last):
             self.check_lags(time, model)
+        self.check_start(model)
         return self.step(model)
+
+    def check_start(self, model: int) -> None:
+        """Compares what the first step does without with what NIR does without."""
+        first = [number for kind, number in self.steps[0] if kind == "op" and number in self.ops]
+        start = Start(self.trace, self.trace, {number: self.ops[number] for number in first})
+        for number in first:
+            sources = self.reached(self.trace.ops[self.ops[number]])
+            old = [term.at for term in sources if self.times[term.at] < model]
+            present = [self.origin(term) for term in sources if self.times[term.at] == model]
+            start.compare(number, [self.origin(term) for term in start.sources(number)], present)
+            if start.silent(number, old) is False:
+                self.shifts.update(dict.fromkeys((at for each in old for at in start.chain(each)), 1))
+
+    def origin(self, term: Source) -> int:
+        """The operation of the step that is kept which a value comes from; -1 for the input."""
+        return -1 if isinstance(self.trace.ops[term.at].recipe, Slice) else self.ops.get(term.at, -2)
 
     def sort(self) -> None:
         """Finds the step of every operation, and what each step does."""
@@ -83,6 +103,8 @@ class _Folder:
             time = self.times.get(number, -1) if kind == "op" else self.region_time(number)
             if kind == "op" and isinstance(self.trace.ops[number].recipe, Slice | Stack):
                 continue
+            if kind == "region":
+                self.region_times[number] = time
             if time < 0:
                 what = self.trace.ops[number].where if kind == "op" else self.trace.regions[number].path
                 raise NoMeaningError(f"{what}: it is outside of the loop over time. {_HOW}")
@@ -98,17 +120,7 @@ class _Folder:
 
     def through(self, terms: Terms) -> Terms:
         """Terms, followed through the edges of regions."""
-        found: list[Source] = []
-        pending = list(terms)
-        while pending:
-            term = pending.pop()
-            if term.kind == "port" and term.at:
-                pending += self.trace.regions[term.at].ports[term.key].terms
-            elif term.kind == "out":
-                pending += self.trace.regions[term.at].outs[term.key].terms
-            else:
-                found.append(term)
-        return tuple(found)
+        return through(self.trace, terms)
 
     def reached(self, op: Op) -> Terms:
         """The operations whose results go into one."""
@@ -135,7 +147,7 @@ class _Folder:
             if found is not None:
                 matched.append(((kind, number), theirs[found]))
                 at = found + 1
-            elif not partly or time or kind != "op" or not isinstance(self.trace.ops[number].recipe, Elementwise):
+            elif not partly or time or kind != "op" or not is_shift(self.trace.ops[number].recipe):
                 what = self.trace.ops[number].where if kind == "op" else f"module {self.trace.regions[number].path!r}"
                 raise NoMeaningError(f"{what}: step {time} of the loop over time does it, step {last} does not. {_HOW}")
         if not partly and len(matched) < len(theirs):
@@ -152,7 +164,7 @@ class _Folder:
         a, b = self.trace.ops[one[1]], self.trace.ops[other[1]]
         if a.module is not None or b.module is not None:
             return a.module is b.module
-        return a.name == b.name and type(a.recipe) is type(b.recipe)
+        return a.name == b.name and same_constants(a.recipe, b.recipe)
 
     def check_lags(self, time: int, last: int) -> None:
         """Compares where the inputs of a step come from with where those of the last one do."""
@@ -192,24 +204,29 @@ class _Folder:
         mover.made = made
         for number in kept_ops:
             op = self.trace.ops[number]
-            inputs = {key: mover.terms(terms) for key, terms in op.inputs.items()}
+            inputs = {key: mover.terms(terms, self.times[number]) for key, terms in op.inputs.items()}
             made.ops.append(replace(op, region=region_number[self.regions.get(op.region, 0)], inputs=inputs, states=()))
         for number in kept_regions[1:]:
             mover.ports(self.trace.regions[number], made.regions[region_number[number]])
         self.outputs(mover, made)
         numbers = {"op": op_number, "region": region_number}
+        made.shifts = {self.place(number, op_number): by for number, by in self.shifts.items()}
         made.events = [(kind, numbers[kind][number]) for kind, number in self.steps[last]]
         return made
+
+    def place(self, number: int, numbers: dict[int, int]) -> int:
+        """The number in the step that is kept of an operation of any step."""
+        return numbers[self.ops[number]]
 
     def outputs(self, mover: _Mover, made: Trace) -> None:
         """The outputs: of the step, where the model gives them for all steps."""
         seen: set[Terms] = set()
         for port in self.trace.regions[0].outs.values():
-            terms = mover.terms(port.terms)
+            terms = mover.terms(port.terms, max(self.steps))
             shape = port.shape
             first = self.trace.ops[port.terms[0].at] if port.terms and port.terms[0].kind == "op" else None
             if first is not None and isinstance(first.recipe, Stack):
-                steps = [mover.terms(each) for each in first.inputs.values()]
+                steps = [mover.terms(each, time) for time, each in enumerate(first.inputs.values())]
                 if len(port.terms) > 1 or any(each != steps[0] for each in steps) or not self.is_in_order(first):
                     raise NoMeaningError(
                         f"{first.where}: it does not put together one value of each step, in their order. {_HOW}"
@@ -245,29 +262,32 @@ class _Mover:
     numbers: dict[int, int]
     made: Trace = field(default_factory=Trace)
 
-    def terms(self, terms: Terms) -> Terms:
-        return tuple(found for term in terms for found in self.source(term))
+    def terms(self, terms: Terms, now: int) -> Terms:
+        """A sum that is used at a time."""
+        return tuple(found for term in terms for found in self.source(term, now))
 
-    def source(self, term: Source) -> Terms:
+    def source(self, term: Source, now: int) -> Terms:
         trace = self.folder.trace
         if term.kind == "op":
             op = trace.ops[term.at]
             if isinstance(op.recipe, Slice):
-                return self.terms(next(iter(op.inputs.values())))
+                return self.terms(next(iter(op.inputs.values())), now)
             if isinstance(op.recipe, Stack):
                 return (term,)
             if term.at not in self.folder.ops:
                 raise NoMeaningError(f"{op.where}: only the first step of the loop over time does it. {_HOW}")
-            return (Source("op", self.ops[self.folder.ops[term.at]], term.key),)
+            lag = now - self.folder.times[term.at]
+            return (Source("op", self.ops[self.folder.ops[term.at]], term.key, lag),)
         if term.at == 0:
             return (term,)
-        number = self.numbers[self.folder.regions[term.at]]
+        number, time = self.numbers[self.folder.regions[term.at]], self.folder.region_times[term.at]
         table = trace.regions[term.at].ports if term.kind == "port" else trace.regions[term.at].outs
         held = table[term.key]
-        key = self.terms(held.terms)
+        moved = self.terms(held.terms, time)
+        key = self.made.key(moved)
         mine = self.made.regions[number].ports if term.kind == "port" else self.made.regions[number].outs
-        mine.setdefault(key, Port(held.name, key, held.shape))
-        return (Source(term.kind, number, key),)
+        mine.setdefault(key, Port(held.name, moved, held.shape))
+        return (Source(term.kind, number, key, now - time),)
 
     def region(self, region: Region) -> Region:
         parent = None if region.parent is None else self.numbers[region.parent]
@@ -284,5 +304,5 @@ class _Mover:
         """The ports and outputs that other steps have, too."""
         for table, mine in ((region.ports, made.ports), (region.outs, made.outs)):
             for port in table.values():
-                key = self.terms(port.terms)
-                mine.setdefault(key, Port(port.name, key, port.shape))
+                moved = self.terms(port.terms, self.folder.region_times[region.number])
+                mine.setdefault(self.made.key(moved), Port(port.name, moved, port.shape))

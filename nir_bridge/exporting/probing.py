@@ -95,7 +95,7 @@ def guessed_run(job: Job) -> Trace:
     Raises:
         ExportError: the model needs an example.
     """
-    wanted = [p for p in parameters_of(job.model) if p.kind not in (p.VAR_KEYWORD, p.KEYWORD_ONLY)]
+    wanted = [p for p in parameters_of(job.model) if p.kind is not p.VAR_KEYWORD]
     names = [p.name for p in wanted if p.name not in job.states and (p.default is p.empty)]
     shapes: dict[int, Taken] = {}
     for _ in range(3 * len(names) + 3):
@@ -122,8 +122,9 @@ def _example(job: Job, names: list[str], shapes: dict[int, Taken], size: int) ->
         values = torch.linspace(0.5, 1.5, math.prod(full)).reshape(full)
         kwargs[name] = values.to(dtype=like.dtype, device=like.device)
     unknown = frozenset(at for at in range(len(names)) if at not in shapes)
-    args = tuple(kwargs.values())
-    return Example(args, {}, unknown, made_up=True)
+    named = {p.name for p in parameters_of(job.model) if p.kind is p.KEYWORD_ONLY}
+    args = tuple(value for name, value in kwargs.items() if name not in named)
+    return Example(args, {name: value for name, value in kwargs.items() if name in named}, unknown, made_up=True)
 
 
 def _merged(first: Trace, second: Trace) -> Trace:

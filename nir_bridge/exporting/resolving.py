@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nir_bridge.errors import ExportError, NoMeaningError
 from nir_bridge.exporting.trace import Region, Source, Terms, Trace
+
+
+def older(terms: Terms, lag: int) -> Terms:
+    """A sum as it was some steps before."""
+    return tuple(replace(term, lag=term.lag + lag) for term in terms) if lag else terms
 
 
 @dataclass(slots=True)
@@ -29,6 +34,8 @@ class Resolver:
 
     def source(self, source: Source) -> Terms:
         """What one term comes to."""
+        if source.lag:
+            return older(self.source(replace(source, lag=0)), source.lag)
         if source.kind == "op":
             return self.resolve(self.into(source.at)) if source.at in self.folded else (source,)
         if source in self.pending:
@@ -50,7 +57,7 @@ class Resolver:
                     f"the part {'.'.join(source.key)!r} of the model's state is used as a signal, but is the state of "
                     "a module. In NIR a node gives only its output; feed that back instead"
                 )
-            return self.resolve(signal.terms)
+            return older(self.resolve(signal.terms), 1)
         region = self.trace.regions[source.at]
         if source.kind == "out":
             return self.resolve(region.outs[source.key].terms) if source.at in self.inlined else (source,)
@@ -60,7 +67,9 @@ class Resolver:
         if source.at in self.inlined:
             return outside
         if outside and all(term.kind == "out" and term.at == source.at for term in outside):
-            return tuple(found for term in outside for found in self.resolve(region.outs[term.key].terms))
+            return tuple(
+                found for term in outside for found in older(self.resolve(region.outs[term.key].terms), term.lag)
+            )
         return (source,)
 
     def into(self, op: int) -> Terms:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from nir_bridge.errors import ExportError, NoMeaningError
-from nir_bridge.exporting.arguments import is_state_name, named_arguments, parameters_of
+from nir_bridge.exporting.arguments import is_state_parameter, named_arguments, parameters_of
 from nir_bridge.exporting.leafing import Leaves
 from nir_bridge.exporting.naming import Names
 from nir_bridge.exporting.shadow import devices, shadow_of
+from nir_bridge.exporting.starting import shifts_after
 from nir_bridge.exporting.trace import Port, Signal, Source, StatePart, Trace
 from nir_bridge.exporting.tracer import Tracer
 from nir_bridge.exporting.trees import Place, mapped, tensors
@@ -60,7 +61,7 @@ def state_parameters(model: nn.Module, declared: Any) -> tuple[str, ...]:
     """The parameters of a model's forward that take a state."""
     if declared is not None:
         return tuple(declared) if isinstance(declared, tuple | list | set | frozenset) else (str(declared),)
-    return tuple(p.name for at, p in enumerate(parameters_of(model)) if at and is_state_name(p.name))
+    return tuple(p.name for at, p in enumerate(parameters_of(model)) if at and is_state_parameter(p))
 
 
 def run(job: Job, example: Example, make: type[Tracer] = Tracer) -> Trace:
@@ -73,6 +74,7 @@ def run(job: Job, example: Example, make: type[Tracer] = Tracer) -> Trace:
     state = _state_of(job, result)
     if state is not None and any(isinstance(tracer.value(t), Signal) for _, t in tensors(state)):
         before = {place: tracer.value(tensor) for place, tensor in tensors(state)}
+        first = tracer.trace
         tracer, result = _run(job, example, make, (state, before))
         state = _state_of(job, result)
         for place, tensor in tensors(state):
@@ -80,6 +82,7 @@ def run(job: Job, example: Example, make: type[Tracer] = Tracer) -> Trace:
             if isinstance(value, Signal):
                 signal = Signal(tracer.terms(value, tensor), 0)
                 tracer.trace.feedback[place] = signal
+        tracer.trace.shifts = shifts_after(first, tracer.trace)
     _leave(tracer, result, state)
     return tracer.trace
 

@@ -22,11 +22,13 @@ class Source:
             goes out of a region, seen from around it; `"previous"`, a part of the state that the model was given.
         at: the number of the operation or region.
         key: which of its results, ports or outputs.
+        lag: how many steps old it is.
     """
 
     kind: str
     at: int
     key: Any = None
+    lag: int = 0
 
 
 Terms = tuple[Source, ...]
@@ -129,9 +131,18 @@ class Trace:
     Attributes:
         regions, ops: by number.
         feedback: the sums that become parts of the next state, by place.
+        events: operations and regions in the order in which they ran.
+        keys: numbers of sums.
+        shifts: layers on values of the step before, and how many steps later their constants have to act.
     """
 
     regions: list[Region] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     feedback: dict[Place, Signal] = field(default_factory=dict)
     events: list[tuple[str, int]] = field(default_factory=list)
+    keys: dict[Terms, int] = field(default_factory=dict)
+    shifts: dict[int, int] = field(default_factory=dict)
+
+    def key(self, terms: Terms) -> int:
+        """The number of a sum, the same for equal ones. Keys of ports are numbers, so that no sum holds sums."""
+        return self.keys.setdefault(terms, len(self.keys))

@@ -103,10 +103,11 @@ class Tracer(TorchFunctionMode):
     def crossing(self, kind: str, region: Region, terms: Terms, tensor: Tensor) -> Source:
         """The port or output of a region that carries a sum."""
         table, names = (region.ports, region.arguments) if kind == "port" else (region.outs, region.results)
-        if terms not in table:
+        key = self.trace.key(terms)
+        if key not in table:
             default = "input" if kind == "port" else "output"
-            table[terms] = Port(names.get(id(tensor), default), terms, self.shape(tensor))
-        return Source(kind, region.number, terms)
+            table[key] = Port(names.get(id(tensor), default), terms, self.shape(tensor))
+        return Source(kind, region.number, key)
 
     # Recording
 

@@ -11,6 +11,9 @@ from nir_bridge.exporting.calls import Call, Outcome, Rule
 from nir_bridge.exporting.recipes import Elementwise
 from nir_bridge.exporting.trace import Signal
 
+_MOST = 10_000
+"""How many values a sum may have: each is an edge, and doubling a signal again and again makes too many."""
+
 
 def negated(call: Call, tensor: Tensor, factor: float) -> Signal:
     """A signal times a number."""
@@ -36,6 +39,8 @@ def combine(call: Call, left: Any, right: Any, factor: float) -> Outcome:
         one = call.tracer.terms(first, left)
         other = negated(call, right, factor)
         terms = (*one, *call.tracer.terms(other, right))
+        if len(terms) > _MOST:
+            raise call.no_meaning(f"a sum of more than {_MOST} values is too many edges; multiply by a number instead")
         return Signal(terms, call.tracer.region.number, first.guess | second.guess)
     if isinstance(first, Signal):
         return shift(call, left, right, factor)

@@ -24,10 +24,11 @@ def linear() -> nn.Linear:
 
 
 def weight_norm() -> nn.Module:
-    layer: nn.Module = torch.nn.utils.weight_norm(linear())
+    layer: Any = torch.nn.utils.weight_norm(linear())
     with torch.no_grad():
         layer.weight_g.mul_(3)  # its weight is that of before until it is called
-    return layer
+    made: nn.Module = layer
+    return made
 
 
 def pruned() -> nn.Module:
@@ -35,7 +36,8 @@ def pruned() -> nn.Module:
     prune.l1_unstructured(layer, "weight", 0.5)
     with torch.no_grad():
         layer.weight_orig.mul_(2)
-    return layer  # type: ignore[no-any-return]
+    made: nn.Module = layer
+    return made
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_inputs_and_outputs_keep_their_order(tmp_path: Any) -> None:
         found, _ = back(X, 2 * X)
         assert list(found) == ["z", "p"]
         assert torch.equal(found["p"], -X)
-        assert torch.allclose(found["z"], net.a(X))
+        assert torch.allclose(found["z"], net.get_submodule("a")(X))
 
 
 def nested(depth: int) -> nn.Module:
@@ -138,7 +140,8 @@ def test_a_model_without_an_end() -> None:
 
 
 def test_compiled_modules_inside_are_seen_through() -> None:
-    net = nn.Sequential(linear(), torch.compile(nn.Sequential(linear(), nn.Tanh()), backend="eager"))
+    inner: Any = torch.compile(nn.Sequential(linear(), nn.Tanh()), backend="eager")
+    net = nn.Sequential(linear(), inner)
     graph = to_nir(net, args=(X,), bypass=("1.1",))
     assert graph.edges == [("input", "0"), ("0", "1"), ("1", "output")]
     assert list(graph.nodes["1"].nodes) == ["input", "0", "output"]
@@ -151,9 +154,17 @@ def test_a_scripted_model() -> None:
         to_nir(torch.jit.script(nn.Sequential(linear())), args=(X,))
 
 
+def nowhere(module: nn.Module) -> Any:
+    raise KeyError("gone")
+
+
 def test_a_mapper_that_fails() -> None:
     with pytest.raises(ModuleMapError, match=r"module '0' \(Linear\): the mapper of Linear failed: KeyError: 'gone'"):
-        to_nir(nn.Sequential(linear()), {nn.Linear: lambda _: {}["gone"]}, args=(X,))
+        to_nir(nn.Sequential(linear()), {nn.Linear: nowhere}, args=(X,))
+
+
+def test_nothing_to_leave_out() -> None:
+    assert len(to_nir(nn.Sequential(linear()), bypass=None, stateful_modules=None).nodes) == 3
 
 
 def test_bypass_of_something_else() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import nir
+import numpy as np
 import pytest
 import torch
 
-from nir_bridge import from_nir
+from nir_bridge import from_nir, read, write
 from nir_bridge.errors import FileError, NIRBridgeError, UnmappedNodeError
 from tests.support.nir_graphs import gain, lif, sink, source
 
@@ -71,3 +73,28 @@ def test_graphs_that_nir_itself_refuses_to_type(tmp_path: Path) -> None:
     )
     nir.write(tmp_path / "graph.nir", made)
     assert from_nir(tmp_path / "graph.nir")(torch.ones(1))[0].item() == 4.0
+
+
+def test_edges_that_are_no_pairs(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "odd.nir", "w") as file:
+        node = file.create_group("node")
+        node["type"], node["edges"] = "NIRGraph", ["a", "b", "c"]
+        node.create_group("nodes")
+    with pytest.raises(FileError, match="'edges' holds 3 names, which are no pairs"):
+        read(tmp_path / "odd.nir")
+
+
+def test_a_link_stays_and_rights_are_kept(tmp_path: Path) -> None:
+    graph = nir.NIRGraph.from_list(nir.Linear(np.eye(2)))
+    write(graph, tmp_path / "graph.nir")
+    (tmp_path / "graph.nir").chmod(0o600)
+    (tmp_path / "link.nir").symlink_to("graph.nir")
+    write(graph, tmp_path / "link.nir")
+    assert (tmp_path / "link.nir").is_symlink()
+    assert (tmp_path / "graph.nir").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("path", [None, 3])
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(FileError, match="is no path"):
+        read(path)
