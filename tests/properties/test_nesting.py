@@ -46,6 +46,11 @@ def test_several_calls(dag: ModuleDag) -> None:
     assert_same_outputs(dag.model(), unflatten(dag.export()), dag.args, dag.kwargs)
 
 
+@given(module_dags(Features.only("children", "pytrees"), depth=1, width=2, steps=4), st.booleans())
+def test_several_results(dag: ModuleDag, record: bool) -> None:
+    assert_same_outputs(dag.model(), unflatten(dag.export(record=record)), dag.args, dag.kwargs)
+
+
 @given(module_dags(Features.only("children", "leaves", "sharing", "ties"), steps=3))
 def test_shared_modules(dag: ModuleDag) -> None:
     nested = unflatten(dag.export(record=True))
