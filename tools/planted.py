@@ -51,7 +51,7 @@ FAULTS = (
         "unflatten/code/bodies.py",
         "(Item(returned.index(value)),)",
         "(Item(len(returned) - 1 - returned.index(value)),)",
-        "nesting::test_results_writes_and_state",
+        "nesting::test_several_results",
     ),
     Fault(
         "different calls of a module are merged",
@@ -72,7 +72,7 @@ FAULTS = (
         "unflatten/code/bodies.py",
         "        return args, {**kwargs, **extra}\n",
         "        return args, extra\n",
-        "swap::test_originals_fit",
+        "swap::test_recorded_calls",
     ),
     Fault(
         "a module at two names becomes two modules",

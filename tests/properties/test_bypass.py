@@ -38,6 +38,7 @@ def test_all_modules_in_any_order(dag: ModuleDag, data: st.DataObject) -> None:
     assert_bypass_equivalent(nested, data.draw(st.permutations(names)), dag.args, dag.kwargs)
 
 
+@settings(settings(), max_examples=max(settings().max_examples // 2, 1))
 @given(module_dags(), st.data())
 def test_what_is_left_is_what_counts(dag: ModuleDag, data: st.DataObject) -> None:
     program = dag.export()

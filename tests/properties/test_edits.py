@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.properties.common import functional
@@ -10,6 +10,7 @@ from unflatten import unflatten
 from unflatten.testing import ModuleDag, assert_same_outputs, assert_same_state, graph_edits, module_dags
 
 
+@settings(settings(), max_examples=max(settings().max_examples // 2, 1))
 @given(module_dags(keyword_names=False), st.booleans(), st.booleans(), st.data())
 def test_edited_graphs(dag: ModuleDag, record: bool, decompose: bool, data: st.DataObject) -> None:
     program = dag.export(record=record)

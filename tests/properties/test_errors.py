@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.export import ExportedProgram
@@ -29,6 +29,7 @@ from unflatten.testing import (
 )
 
 NONSENSE: list[Any] = [None, 3, "text", nn.ReLU(), object()]
+FEW = settings(settings(), max_examples=max(settings().max_examples // 3, 1))
 names = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=8).map(lambda text: f"{text}?")
 
 
@@ -38,6 +39,7 @@ def test_what_is_no_program(thing: Any) -> None:
         unflatten.unflatten(thing)
 
 
+@FEW
 @given(module_dags(), names, st.data())
 def test_paths_and_nodes_that_are_not_there(dag: ModuleDag, name: str, data: st.DataObject) -> None:
     program = dag.export()
@@ -62,6 +64,7 @@ def test_paths_and_nodes_that_are_not_there(dag: ModuleDag, name: str, data: st.
     assert_same_state(state, nested)
 
 
+@FEW
 @given(module_dags(), st.sampled_from(NONSENSE[:3]), st.data())
 def test_what_is_no_module(dag: ModuleDag, thing: Any, data: st.DataObject) -> None:
     nested = unflatten.unflatten(dag.export())
@@ -71,6 +74,7 @@ def test_what_is_no_module(dag: ModuleDag, thing: Any, data: st.DataObject) -> N
             unflatten.swap(nested, data.draw(st.sampled_from(inner)), thing)
 
 
+@FEW
 @given(module_dags(pytrees=False), st.sampled_from(["too few", "too many", "wide", "flat"]))
 def test_arguments_that_do_not_fit(dag: ModuleDag, damage: str) -> None:
     nested = unflatten.unflatten(dag.export())
@@ -100,6 +104,7 @@ def lose_state(program: ExportedProgram, fqn: str) -> None:
     del program.state_dict[fqn]
 
 
+@FEW
 @given(module_dags(), st.data())
 def test_programs_that_lost_state(dag: ModuleDag, data: st.DataObject) -> None:
     program = dag.export()
@@ -111,6 +116,7 @@ def test_programs_that_lost_state(dag: ModuleDag, data: st.DataObject) -> None:
             unflatten.unflatten(program)
 
 
+@FEW
 @given(module_dags(), st.data())
 def test_programs_in_an_impossible_order(dag: ModuleDag, data: st.DataObject) -> None:
     program = dag.export()

@@ -46,6 +46,40 @@ def test_several_calls(dag: ModuleDag) -> None:
     assert_same_outputs(dag.model(), unflatten(dag.export()), dag.args, dag.kwargs)
 
 
+PAIRS = """
+import torch
+from torch import nn
+
+
+class Inner(nn.Module):
+    def forward(self, x, y):
+        return {results}
+
+
+class Root(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x, y):
+        return self.inner(x, y)[::-1]
+
+
+build = Root
+args = (torch.tensor([0.5, -1.5]), torch.tensor([-0.25, 3.0]))
+kwargs = {{}}
+dynamic_shapes = None
+"""
+RESULTS = st.lists(st.sampled_from(["x * 2", "y - x", "torch.relu(x)", "y + 1"]), min_size=2, unique=True)
+
+
+@settings(settings(), max_examples=max(settings().max_examples // 2, 1))
+@given(RESULTS, st.booleans())
+def test_several_results(results: list[str], record: bool) -> None:
+    dag = ModuleDag(PAIRS.format(results=", ".join(results)))
+    assert_same_outputs(dag.model(), unflatten(dag.export(record=record)), dag.args, dag.kwargs)
+
+
 @given(module_dags(Features.only("children", "leaves", "sharing", "ties"), steps=3))
 def test_shared_modules(dag: ModuleDag) -> None:
     nested = unflatten(dag.export(record=True))
