@@ -53,7 +53,6 @@ def numbers(shape: Shape, values: tuple[float, ...], scale: float = 1.0) -> st.S
     return arrays(np.float64, shape, elements=st.sampled_from(values)).map(lambda array: np.asarray(array * scale))
 
 
-@cache
 def constants(kind: type[nir.NIRNode], shape: Shape) -> st.SearchStrategy[dict[str, Any]]:
     """The fields of a neuron."""
     return st.fixed_dictionaries(
