@@ -16,7 +16,7 @@ import nir
 import numpy as np
 
 from nir_bridge.errors import FileError, UnmappedNodeError
-from nir_bridge.notes import KEY
+from nir_bridge.notes import KEY, metadata_of
 
 _FAULTS = (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError, AssertionError)
 """What h5py and nir raise for files that are damaged, or are something else."""
@@ -216,8 +216,9 @@ def _put_node(group: Any, node: nir.NIRNode, label: str) -> None:
         held = getattr(node, types, None) if isinstance(node, kind) else None
         if isinstance(held, Mapping):
             _put(group, field, next(iter(held.values()), None), label)
-    if node.metadata:
-        _put(group, "metadata", node.metadata, label)
+    metadata = metadata_of(node, label)
+    if metadata:
+        _put(group, "metadata", metadata, label)
 
 
 def _put_graph(group: Any, graph: nir.NIRGraph, label: str) -> None:
@@ -230,10 +231,11 @@ def _put_graph(group: Any, graph: nir.NIRGraph, label: str) -> None:
         edges[at] = [_restored(end, held) for end in edge]
     group.create_dataset("edges", data=edges, dtype=h5py.string_dtype())
     changed = [[short, name] for name, short in held.items() if short != name]
-    own: Any = graph.metadata.get(KEY, {})
+    noted = metadata_of(graph, label)
+    own: Any = noted.get(KEY, {})
     if changed:
         own = {**own, "names": json.dumps(changed)}
-    metadata = {**graph.metadata, **({KEY: own} if own else {})}
+    metadata = {**noted, **({KEY: own} if own else {})}
     if metadata:
         _put(group, "metadata", metadata, label)
 

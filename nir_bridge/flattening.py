@@ -15,7 +15,7 @@ from torch import nn
 
 from nir_bridge.errors import GraphError
 from nir_bridge.names import escape, split_names
-from nir_bridge.notes import KEY, ordered
+from nir_bridge.notes import KEY, metadata_of, ordered
 
 Path = tuple[str, ...]
 
@@ -232,6 +232,7 @@ def _read(path: Path, label: str, graph: nir.NIRGraph, above: tuple[int, ...]) -
             raise GraphError(f"{where} has a node whose name is no string: {name!r}")
         if not isinstance(node, nir.NIRNode):
             raise GraphError(f"{where}: node {name!r} is a {type(node).__name__}, not a nir.NIRNode")
+        metadata_of(node, f"{label}.{name}" if label else name)
     for edge in graph.edges:
         if not (isinstance(edge, tuple | list) and len(edge) == 2 and all(isinstance(end, str) for end in edge)):
             raise GraphError(f"{where}: edge {edge!r} is no pair of node names")
@@ -245,7 +246,9 @@ def _added(graph: nir.NIRGraph, kind: type[nir.NIRNode], word: str) -> frozenset
     They are called `output_<node>`, are joined to that node alone, and it to them alone. They don't count where the
     graph has others: a probe is no output. Where all are like that, or metadata say so, they are the graph's own.
     """
-    ports = {name for name, node in graph.nodes.items() if isinstance(node, kind) and KEY not in (node.metadata or {})}
+    ports = {
+        name for name, node in graph.nodes.items() if isinstance(node, kind) and KEY not in metadata_of(node, name)
+    }
     here, there = (1, 0) if kind is nir.Output else (0, 1)
     neighbours: dict[str, list[str]] = {name: [] for name in ports}
     degree: dict[str, int] = {}

@@ -10,10 +10,24 @@ from typing import Any, Final
 import nir
 
 from nir_bridge.dynamics import PRESETS, Dynamics
-from nir_bridge.errors import DynamicsError
+from nir_bridge.errors import DynamicsError, NodeError
 
 KEY: Final = "nir_bridge"
 """What the package's own part of a graph's metadata is called."""
+
+
+def metadata_of(node: nir.NIRNode, label: str) -> Mapping[str, Any]:
+    """The metadata of a node or a graph; empty where it has none.
+
+    Raises:
+        NodeError: they are no mapping.
+    """
+    held = getattr(node, "metadata", None)
+    if held is None:
+        return {}
+    if not isinstance(held, Mapping):
+        raise NodeError(f"{type(node).__name__} {label!r}, field 'metadata': is {held!r}; a dict is needed")
+    return held
 
 
 def noted(node: nir.NIRNode) -> Dynamics | None:
@@ -26,15 +40,19 @@ def noted(node: nir.NIRNode) -> Dynamics | None:
     held = own.get("dynamics") if isinstance(own, Mapping) else None
     if not isinstance(own, Mapping) or held is None:
         return None
-    if isinstance(held, Mapping):
-        kinds = {item.name: type(getattr(Dynamics(), item.name)) for item in fields(Dynamics)}
-        return Dynamics().changed(
-            **{name: kinds[name](value) if name in kinds else value for name, value in held.items()}
-        )
-    if not isinstance(held, str):
-        raise DynamicsError(f"the graph's metadata has dynamics {held!r}; a preset's name or its fields are needed")
-    dt = own.get("dt")
-    return Dynamics.preset(held) if dt is None else Dynamics.preset(held, dt=float(dt))
+    try:
+        return _rules(held, own.get("dt"))
+    except (TypeError, ValueError) as error:
+        raise DynamicsError(
+            f"the graph's metadata has dynamics {held!r}; a preset's name or its fields are needed: {error}"
+        ) from error
+
+
+def _rules(held: Any, dt: Any) -> Dynamics:
+    if not isinstance(held, Mapping):
+        return Dynamics.preset(held) if dt is None else Dynamics.preset(held, dt=float(dt))
+    kinds = {item.name: type(getattr(Dynamics(), item.name)) for item in fields(Dynamics)}
+    return Dynamics().changed(**{name: kinds[name](value) if name in kinds else value for name, value in held.items()})
 
 
 def note(graph: nir.NIRGraph, dynamics: Dynamics) -> None:
@@ -71,5 +89,6 @@ def ordered(graph: nir.NIRGraph, kind: type[nir.NIRNode], names: Sequence[str]) 
 
 
 def _add(graph: nir.NIRGraph, own: Mapping[str, Any]) -> None:
-    held = graph.metadata.get(KEY)
-    graph.metadata = {**graph.metadata, KEY: {**(held if isinstance(held, Mapping) else {}), **own}}
+    noted_before = metadata_of(graph, "")
+    held = noted_before.get(KEY)
+    graph.metadata = {**noted_before, KEY: {**(held if isinstance(held, Mapping) else {}), **own}}

@@ -13,6 +13,7 @@ import numpy as np
 from nir_bridge.dynamics import Dynamics
 from nir_bridge.flattening import FlatGraph, Path
 from nir_bridge.names import split_names
+from nir_bridge.notes import metadata_of
 
 HELD = frozenset(
     {"weight", "bias", "scale", "threshold", "delay", "tau", "tau_syn", "tau_mem", "r", "v_leak", "v_threshold",
@@ -80,7 +81,9 @@ def sketched(flat: FlatGraph, dynamics: Dynamics) -> Sketch:
             nodes.append((name, where if where in flat.scopes else _template(node, where, numbers)))
         edges = tuple((source, target) for source, target in graph.edges)
         same = numbers.setdefault(id(graph), len(numbers))
-        levels.append(Level(path, tuple(nodes), edges, copy.deepcopy(graph.metadata), same))
+        levels.append(
+            Level(path, tuple(nodes), edges, copy.deepcopy(metadata_of(graph, flat.scopes[path].label)), same)
+        )
     return Sketch(tuple(levels), dynamics)
 
 

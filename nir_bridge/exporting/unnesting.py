@@ -9,6 +9,7 @@ import nir
 from nir_bridge.errors import ExportError
 from nir_bridge.exporting.naming import Names
 from nir_bridge.flattening import FlatGraph, flatten
+from nir_bridge.notes import metadata_of
 
 _LIMIT = 100_000
 
@@ -31,7 +32,7 @@ def unnested(graph: nir.NIRGraph) -> nir.NIRGraph:
         if edge.target not in inner:
             edges += [(called[source], called[edge.target]) for source in _reached(edge.source, inner, sources)]
     nodes: dict[str, Any] = {called[at]: flat.nodes[at].node for at in called}
-    return nir.NIRGraph(nodes, edges, dict(graph.metadata), type_check=False)
+    return nir.NIRGraph(nodes, edges, dict(metadata_of(graph, "")), type_check=False)
 
 
 def _sources(flat: FlatGraph, inner: set[int]) -> dict[int, list[int]]:

@@ -32,7 +32,7 @@ def outcome(graph: nir.NIRGraph) -> str:
 
 
 @given(damaged_graphs())
-@often(15)
+@often(12)
 def test_damaged_graphs(graph: nir.NIRGraph) -> None:
     event(outcome(graph))
 

@@ -8,7 +8,7 @@ import nir
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nir_bridge import Dynamics
@@ -38,24 +38,22 @@ def expected_of(block: Block, xs: np.ndarray[Any, Any], rules: Dynamics) -> Any:
 
 
 @pytest.mark.parametrize("kind", PRIMITIVES, ids=[kind.__name__ for kind in PRIMITIVES])
-def test_equations(kind: type[nir.NIRNode]) -> None:
-    @given(blocks(kind), dynamics(), st.data())
-    @settings(often(0.75))
-    def check(block: Block, rules: Dynamics, data: st.DataObject) -> None:
-        graph = nir.NIRGraph(
-            {"i": nir.Input(np.array(block.takes)), "n": block.node, "o": nir.Output(np.array(block.gives))},
-            [("i", "n"), ("n", "o")],
-            type_check=False,
-        )
-        net = network(graph, rules)
-        xs = data.draw(series(net, batch_shape=(2,)))["i"]
-        if rules.integration == "event":
-            xs = xs * 1.0371  # so that no spike falls on the very end of a step
-        expected = expected_of(block, xs.numpy(), rules)
-        for layerwise in (False, True):
-            with torch.no_grad():
-                ys = net.run(xs, layerwise=layerwise)[0]
-            np.testing.assert_allclose(ys.numpy(), expected, rtol=1e-9, atol=1e-9)
-        assert ys.shape == (xs.shape[0], 2, *block.gives)
-
-    check()
+@given(dynamics(), st.data())
+@often(0.75)
+def test_equations(kind: type[nir.NIRNode], rules: Dynamics, data: st.DataObject) -> None:
+    block = data.draw(blocks(kind))
+    graph = nir.NIRGraph(
+        {"i": nir.Input(np.array(block.takes)), "n": block.node, "o": nir.Output(np.array(block.gives))},
+        [("i", "n"), ("n", "o")],
+        type_check=False,
+    )
+    net = network(graph, rules)
+    xs = data.draw(series(net, batch_shape=(2,)))["i"]
+    if rules.integration == "event":
+        xs = xs * 1.0371  # so that no spike falls on the very end of a step
+    expected = expected_of(block, xs.numpy(), rules)
+    for layerwise in (False, True):
+        with torch.no_grad():
+            ys = net.run(xs, layerwise=layerwise)[0]
+        np.testing.assert_allclose(ys.numpy(), expected, rtol=1e-9, atol=1e-9)
+    assert ys.shape == (xs.shape[0], 2, *block.gives)

@@ -16,7 +16,7 @@ from unflatten.testing import assert_nir_round_trip, dynamics, graph_differences
 
 
 @given(nir_graphs(), dynamics())
-@often(4)
+@often(3)
 def test_graphs(graph: nir.NIRGraph, rules: Dynamics) -> None:
     assert_nir_round_trip(graph, dynamics=rules)
 

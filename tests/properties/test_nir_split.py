@@ -27,7 +27,7 @@ TOLERANCE = 1e-9
 
 
 @given(nir_graphs(), dynamics(), st.data())
-@often(2)
+@often(1)
 def test_cuts(graph: nir.NIRGraph, rules: Dynamics, data: st.DataObject) -> None:
     net = network(graph, rules)
     assert_split_invariant(net, data.draw(series(net)), tolerance=TOLERANCE)

@@ -11,7 +11,7 @@ import torch
 
 import unflatten
 from nir_bridge import Dynamics, State, from_nir, to_nir
-from nir_bridge.errors import CallError, NodeError, StateError
+from nir_bridge.errors import CallError, DynamicsError, NodeError, StateError
 from tests.support.nir_graphs import gain, graph, lif, shifted, sink, source
 
 LOOK_ALIKES = ["\u00ba", "\ufb01", "\uff41", "\u2160", "\u00b5"]
@@ -205,3 +205,24 @@ def test_exact_neurons_that_reset_to_their_threshold_go_on(kind: type[nir.NIRNod
         spikes, state = from_nir(graph([("i", "n"), ("n", "o")], n=node), dynamics=rules)(torch.ones(1))
         assert spikes.item() == 1.0
         assert torch.isfinite(state["n.v"]).all()
+
+
+@pytest.mark.parametrize("metadata", [b"same", "text", 3, np.zeros(0), [("a", 1)]], ids=str)
+@pytest.mark.parametrize("name", ["i", "l", "o", "sub", "sub.l", ""])
+def test_metadata_that_are_no_dict(name: str, metadata: Any) -> None:
+    inner = graph([("i", "l"), ("l", "o")], l=gain(1))
+    made = graph([("i", "l"), ("l", "sub"), ("sub", "o")], l=gain(1), sub=inner)
+    node: Any = made if not name else inner.nodes["l"] if name == "sub.l" else made.nodes[name]
+    node.metadata = metadata
+    with pytest.raises(NodeError, match=f"'{name}'.*'metadata'"):
+        from_nir(made)
+    node.metadata = None
+    assert from_nir(made)(torch.ones(1))[0].item() == 1.0
+
+
+@pytest.mark.parametrize("held", [3, {"dt": "soon"}, {"reset": 3}, {"nothing": 1}, [1]], ids=str)
+def test_noted_dynamics_that_can_not_be(held: Any) -> None:
+    made = graph([("i", "l"), ("l", "o")], l=gain(1))
+    made.metadata = {"nir_bridge": {"dynamics": held}}
+    with pytest.raises(DynamicsError):
+        from_nir(made)

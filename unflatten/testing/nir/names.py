@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ HOSTILE: Final = (
 """Words of Python and of this package, escapes, punctuation, look-alikes."""
 
 
+@cache  # what is drawn from again and again is made once
 def node_names(*, hostile: bool = True) -> st.SearchStrategy[str]:
     """Names of nodes.
 
@@ -35,6 +37,7 @@ def node_names(*, hostile: bool = True) -> st.SearchStrategy[str]:
     return st.one_of(usual, usual, st.sampled_from(HOSTILE), text)
 
 
+@cache
 def port_names(word: str, *, hostile: bool = True) -> st.SearchStrategy[str]:
     """Names of Input or Output nodes.
 

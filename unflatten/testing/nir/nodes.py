@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import nir
@@ -46,14 +47,17 @@ class Block:
 Blocks = st.SearchStrategy[Block]
 
 
+@cache  # what is drawn from again and again is made once
 def numbers(shape: Shape, values: tuple[float, ...], scale: float = 1.0) -> st.SearchStrategy[NDArray[np.float64]]:
     """Arrays of some values."""
     return arrays(np.float64, shape, elements=st.sampled_from(values)).map(lambda array: np.asarray(array * scale))
 
 
-def constants(shape: Shape, **kinds: tuple[tuple[float, ...], float]) -> st.SearchStrategy[dict[str, Any]]:
+def constants(kind: type[nir.NIRNode], shape: Shape) -> st.SearchStrategy[dict[str, Any]]:
     """The fields of a neuron."""
-    return st.fixed_dictionaries({name: numbers(shape, values, scale) for name, (values, scale) in kinds.items()})
+    return st.fixed_dictionaries(
+        {name: numbers(shape, values, scale) for name, (values, scale) in _NEURONS[kind].items()}
+    )
 
 
 _TAU = (STEPS, DT)
@@ -80,7 +84,7 @@ def neurons(draw: st.DrawFn, kind: type[nir.NIRNode], shape: Shape) -> Block:
     """Neurons of a type, with constants for each or, seldom, for all of them."""
     fewer = shape if shape[0] == 1 else shape[1:]  # an axis of one might be a batch that an exporter left in
     own = draw(st.sampled_from((shape, shape, shape, (1,) * len(shape), fewer)))
-    return Block(kind(**draw(constants(own, **_NEURONS[kind]))), shape, shape, inferred=own != shape)
+    return Block(kind(**draw(constants(kind, own))), shape, shape, inferred=own != shape)
 
 
 @st.composite
