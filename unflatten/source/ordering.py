@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -65,8 +66,8 @@ def _kept_order(body: Body, discrete: Collection[int]) -> Iterator[tuple[int, in
     devices = {step.out for step in body.steps if isinstance(step, Apply) and step.target is device_of}
     aside = {*discrete, *devices}
     for at, step in enumerate(body.steps):
-        if isinstance(step, Apply) and step.target is device_of:
-            continue
+        if isinstance(step, Apply) and step.target in (device_of, operator.getitem):
+            continue  # the items of a tuple make up one gradient
         used: list[Any] = []
         mapped((step.args, step.kwargs), used.append)
         keys = dict.fromkeys(
