@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from unflatten._torch import TreeSpec
 from unflatten.calls.known import KnownCall
 from unflatten.calls.specs import TensorSpec
-from unflatten.code.body import Body, Held, Invoke, Local, Step
+from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
 from unflatten.errors import SourceError
+from unflatten.flat.values import FlatNode
 from unflatten.source.tensors import held_tensors
 from unflatten.source.tidying import mapped
 
@@ -62,6 +64,37 @@ def nesting(calls: Sequence[KnownCall], body: int) -> dict[str, TreeSpec]:
         for name, part in call.arguments.parts() if call.body == body else ():
             found.setdefault(name, []).append(part)
     return {name: parts[0] for name, parts in found.items() if all(part == parts[0] for part in parts)}
+
+
+def discrete(calls: Sequence[KnownCall], at: int, body: Body, origins: Sequence[Any]) -> frozenset[int]:
+    """The values of a body that no gradient flows through: numbers, and tensors of them that are whole.
+
+    Args:
+        calls: the calls of the module.
+        at: which of its bodies it is.
+        body: the body.
+        origins: where its steps came from, which tells types; empty where that was lost.
+    """
+    found = {
+        step.out
+        for step, origin in zip(body.steps, origins, strict=False)
+        if isinstance(step, Apply) and isinstance(origin, FlatNode) and _is_discrete(origin.meta.get("val"))
+    }
+    given = {
+        (name, access): isinstance(spec, TensorSpec) and not (spec.dtype.is_floating_point or spec.dtype.is_complex)
+        for call in calls
+        if call.body == at
+        for name, access, spec in call.arguments.leaves()
+    }
+    for parameter in body.parameters:
+        found.update(local for local, access in parameter.leaves if given.get((parameter.name, access)))
+    return frozenset(found)
+
+
+def _is_discrete(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return not (value.is_floating_point() or value.is_complex())
+    return not isinstance(value, list | tuple)
 
 
 def own_tensor(module: nn.Module) -> Held | None:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
 from unflatten import _torch
-from unflatten.code.body import Apply, Body, Invoke
+from unflatten.code.body import Apply, Body, Held, Invoke, Local
 from unflatten.code.uses import locals_of
-from unflatten.source.tidying import is_pure
+from unflatten.source.tidying import device_of, is_pure, mapped
 
 Step = Apply | Invoke
 
 
-def ordered(body: Body, has_effects: Callable[[Invoke], bool]) -> Body:
+def ordered(body: Body, has_effects: Callable[[Invoke], bool], discrete: Collection[int] = ()) -> Body:
     """A body whose steps are in the order in which they are needed.
 
-    What has effects keeps its order among the like, and nothing crosses a write.
+    What has effects keeps its order among the like, and nothing crosses a write. Calls keep their order, and so does
+    what uses the same value: that is the order in which gradients are added up.
 
     Args:
         body: the body.
         has_effects: whether the order of a call among others of the kind matters.
+        discrete: the values that no gradient flows through.
     """
-    return replace(body, steps=tuple(_Order(body, has_effects).run()))
+    return replace(body, steps=tuple(_Order(body, has_effects, discrete).run()))
 
 
 def is_ordered(step: Apply) -> bool:
@@ -57,8 +60,27 @@ def leaf_has_effects(module: nn.Module) -> bool:
     return random or bool(getattr(module, "track_running_stats", False))
 
 
+def _kept_order(body: Body, discrete: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Steps that come after another one whatever they need, with that one: calls, and users of one value."""
+    last: dict[Local | Held | None, int] = {}
+    devices = {step.out for step in body.steps if isinstance(step, Apply) and step.target is device_of}
+    aside = {*discrete, *devices}
+    for at, step in enumerate(body.steps):
+        if isinstance(step, Apply) and step.target in (device_of, operator.getitem):
+            continue  # the items of a tuple make up one gradient
+        used: list[Any] = []
+        mapped((step.args, step.kwargs), used.append)
+        keys = dict.fromkeys(
+            leaf for leaf in used if isinstance(leaf, Held) or (isinstance(leaf, Local) and leaf.index not in aside)
+        )
+        for key in (*keys, *([None] if isinstance(step, Invoke) else [])):
+            if key in last:
+                yield at, last[key]
+            last[key] = at
+
+
 class _Order:
-    def __init__(self, body: Body, has_effects: Callable[[Invoke], bool]) -> None:
+    def __init__(self, body: Body, has_effects: Callable[[Invoke], bool], discrete: Collection[int]) -> None:
         self.steps = body.steps
         self.result = body.result
         self.maker: dict[int, int] = {}
@@ -66,6 +88,8 @@ class _Order:
             for local in [step.out] if isinstance(step, Apply) else [out[0] for out in step.outs]:
                 self.maker[local] = at
         self.needs = [self.makers((step.args, step.kwargs)) for step in body.steps]
+        for at, before in _kept_order(body, discrete):
+            self.needs[at].append(before)
         self.anchors = [
             at
             for at, step in enumerate(body.steps)

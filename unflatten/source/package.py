@@ -101,10 +101,10 @@ A model as source, written by `unflatten.source.write`. It needs torch, and safe
 | `model.safetensors` | the state |
 | `__init__.py` | `load()`, which makes the model and gives it the state |
 
-With the folder that holds this one on Python's path:
+With the folder that holds this one on Python's path{renamed}:
 
 ```python
-from {folder} import load
+from {package} import load
 
 model = load()
 ```

@@ -14,7 +14,16 @@ from unflatten.code.body import Apply, Body, Held, Invoke, Step, frozen
 from unflatten.errors import SourceError
 from unflatten.modules import DEFINITION, PLACE, Definition, UnflattenedModule
 from unflatten.paths import ROOT, ModulePath
-from unflatten.source.arguments import at_path, callee_of, first_calls, nesting, own_tensor, tensor_of, with_keys
+from unflatten.source.arguments import (
+    at_path,
+    callee_of,
+    discrete,
+    first_calls,
+    nesting,
+    own_tensor,
+    tensor_of,
+    with_keys,
+)
 from unflatten.source.conversions import followed, idle
 from unflatten.source.expressions import Expression, Instance, Items, Literal, New, Ref
 from unflatten.source.families import merged, recursive
@@ -166,7 +175,8 @@ class Reading:
         for at, (body, origins) in enumerate(zip(bodies_of(module), every, strict=True)):
             source = tensor_of(place.calls, at, body) or own_tensor(module)
             tidy = tidied(with_moves(body, origins), source, self.device)
-            bodies.append(followed(ordered(tidy, self.call_effects(module)), idle(body, origins)))
+            whole = discrete(place.calls, at, body, origins)
+            bodies.append(followed(ordered(tidy, self.call_effects(module), whole), idle(body, origins)))
         return tuple(bodies)
 
     def number(self, module: nn.Module, called: Sequence[int]) -> None:

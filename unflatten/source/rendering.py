@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from torch import nn
 
 from unflatten.code.blocks import mode_text
-from unflatten.code.body import Body
+from unflatten.code.body import Body, Parameter
 from unflatten.source.constructors import Constructors
 from unflatten.source.containers import Imports
 from unflatten.source.formatting import layout
@@ -104,7 +104,8 @@ class Renderer:
             whole = len(methods) == 1
             kept = parameters(group) if whole else method.used()
             yield from layout(f"def {'forward' if whole else method.name}({', '.join(['self', *kept])}):", 4)
-            yield from self.code(method, self.checks if whole and not method.part.path.names else ())
+            names = [name.partition("=")[0] for name in kept]
+            yield from self.code(method, names, self.checks if whole and not method.part.path.names else ())
 
     @staticmethod
     def key(part: Part, at: int, body: Body) -> Hashable:
@@ -144,14 +145,15 @@ class Renderer:
             written.append("\n".join(lines))
         return written[::-1]
 
-    def code(self, method: Method, checks: Sequence[str]) -> Iterator[str]:
-        """The lines of a method."""
+    def code(self, method: Method, names: Sequence[str], checks: Sequence[str]) -> Iterator[str]:
+        """The lines of a method that has parameters of some names, whichever the program had."""
         shapes, signature = method.part.shapes, method.part.signature
         if method.at < len(shapes) and shapes[method.at]:
             yield from comment(shapes[method.at])
         for line in checks:
             yield from layout(line, 8)
-        named = tuple(replace(each, name=signature.renamed[each.name]) for each in method.body.parameters)
+        leaves = {signature.renamed[each.name]: each.leaves for each in method.body.parameters}
+        named = tuple(Parameter(name, leaves.get(name, ())) for name in names)
         writer = MethodWriter(replace(method.body, parameters=named), self.imports, self.graphs)
         yield from _statements(writer, 8)
 

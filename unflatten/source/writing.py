@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -51,7 +51,7 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
 
     Raises:
         SourceError: something in the model has no Python of its own, or safetensors is missing.
-        FolderError: there is something else in the folder.
+        FolderError: there is something else in the folder, or it can't be written.
 
     Example:
         >>> import tempfile, torch, unflatten
@@ -65,25 +65,40 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
         True
     """
     target = Path(folder)
+    target = target.resolve() if target.is_symlink() else target
     safetensors()
     _refuse_foreign(target, overwrite)
     tree = as_tree(module_or_program)
     reading = Reading(tree.root)
     text, name = _model_text(reading, tree)
+    init = INIT.format(root=name, names=_names(name), more=tree.more(name), remark=_remark(target.resolve().name))
+    try:
+        _put(
+            {"model.py": text, "__init__.py": init, "README.md": _readme(name, target.resolve().name)}, reading, target
+        )
+    except OSError as error:
+        raise FolderError(f"{target} can't be written ({error}): choose another folder") from error
+    return Path(folder)
+
+
+def _put(files: Mapping[str, str], reading: Reading, target: Path) -> None:
+    """Makes the folder aside, and puts it in its place once it is whole."""
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        (made / "model.py").write_text(text, encoding="utf-8")
-        init = INIT.format(root=name, names=_names(name), more=tree.more(name), remark=_remark(target.resolve().name))
-        (made / "__init__.py").write_text(init, encoding="utf-8")
-        package = identifier(target.name, "model")
-        (made / "README.md").write_text(README.format(root=name, folder=package), encoding="utf-8")
+        for name, text in files.items():
+            (made / name).write_text(text, encoding="utf-8")
         save_state(reading, made / "model.safetensors")
         made.chmod(0o755)
         _replace(made, target)
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    return target
+
+
+def _readme(root: str, folder: str) -> str:
+    package = identifier(folder, "model")
+    hint = "" if package == folder else f", and renamed to `{package}`, which Python can import"
+    return README.format(root=root, package=package, renamed=hint)
 
 
 def _remark(folder: str) -> str:
@@ -243,7 +258,7 @@ def _replace(made: Path, target: Path) -> None:
         target.rename(old)
     try:
         made.rename(target)
-    except OSError:
+    except BaseException:
         if old is not None:
             old.rename(target)
         raise
