@@ -177,8 +177,9 @@ def _inside(holder: nn.Module, path: str, children: Callable[[nn.Module], Childr
 
 
 def _readable(module: nn.Module) -> Iterator[str]:
-    seen = set()
-    for name, inner in module.named_modules():
+    seen, place = set(), module.__dict__.get(PLACE)
+    above = "" if place is None else str(place.path)
+    for name, inner in module.named_modules(prefix=above):
         if isinstance(inner, UnflattenedModule) and type(inner) not in seen:
             seen.add(type(inner))
             yield f"# {name or 'root'}: {Info(inner).type_name or 'module'}\n{Info(inner).code}"

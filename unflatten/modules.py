@@ -173,10 +173,10 @@ def _foreign(module: nn.Module) -> nn.Module:
     if getattr(module, "accepts_guessed_arguments", False):
         return module
     raise UnknownSignatureError(
-        f"a {type(module).__name__} was put where the program does not tell how the module was called: which "
-        "arguments it got, in which order, and what it returned. Export with unflatten.export(model, args), which "
-        "records calls, and unflatten before passes drop a part of them; or set accepts_guessed_arguments = True on "
-        "the module to have it called as the code of its parent says."
+        f"a module of class {type(module).__name__} was put where the program does not tell how the module was called: "
+        "which arguments it got, in which order, and what it returned. Export with unflatten.export(model, args), "
+        "which records calls, and unflatten before passes drop a part of them; or set accepts_guessed_arguments = "
+        "True on the module to have it called as the code of its parent says."
     )
 
 

@@ -289,6 +289,13 @@ def test_strict_export_is_refused_with_the_reason() -> None:
         unflatten.export(Twice(), (X,), strict=True)
 
 
+def test_a_child_with_the_name_of_a_method_is_told_of() -> None:
+    model = nn.Sequential()
+    model._modules["double"] = nn.Linear(4, 4)
+    with pytest.raises(NotRecordableError, match=r"module 'double' has the name of an attribute"):
+        unflatten.export(model, (X,))
+
+
 def test_a_failing_export_leaves_no_hooks() -> None:
     class Fails(nn.Module):
         def __init__(self) -> None:

@@ -51,8 +51,8 @@ class Arguments:
     def __str__(self) -> str:
         shown: dict[str, list[str]] = {name: [] for name in self.names}
         for name, access, spec in self.leaves():
-            shown[name].append(f"{path_text(access)}{': ' if access else ''}{spec}")
-        return ", ".join(f"{name}={' '.join(parts) if parts else '()'}" for name, parts in shown.items())
+            shown[name].append(f"{name}{path_text(access)}={spec}")
+        return ", ".join(", ".join(parts) if parts else f"{name}=()" for name, parts in shown.items())
 
 
 def _unpack_arguments(

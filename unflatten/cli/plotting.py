@@ -85,12 +85,15 @@ def _raster(axes: Any, spikes: np.ndarray[Any, Any], name: str) -> None:
     times, neurons = spikes.nonzero()
     axes.scatter(times, neurons, s=4, c="black", marker="|", linewidths=0.8)
     axes.set_ylim(-0.5, max(spikes.shape[1] - 0.5, 0.5))
-    axes.set_ylabel(_shown(name), parse_math=False)
+    axes.set_ylabel(f"neuron of {_shown(name)}", parse_math=False)
 
 
 def _membranes(axes: Any, values: np.ndarray[Any, Any]) -> None:
     for column in range(min(_LINES, values.shape[1])):
-        axes.plot(values[:, column], linewidth=0.8)
+        axes.plot(values[:, column], linewidth=0.8, label=str(column))
+    axes.legend(
+        title="neuron", loc="center left", bbox_to_anchor=(1, 0.5), fontsize="x-small", title_fontsize="x-small"
+    )
 
 
 def _shown(names: str | Sequence[str]) -> str:

@@ -52,6 +52,8 @@ def run(
         raise CommandError(
             f"with --record there are several arrays: give -o a name that ends with .npz, not {output!r}"
         )
+    if Path(output).suffix not in (".npy", ".npz", ""):
+        raise CommandError(f"can't tell from {output!r} what to write; end it with .npy or .npz")
     from unflatten.cli.opening import network
     from unflatten.cli.plotting import draw, wanted
 

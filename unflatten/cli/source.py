@@ -12,7 +12,9 @@ from unflatten.cli.output import Screen
 from unflatten.cli.progress import working
 
 Folder = Annotated[str, typer.Argument(metavar="OUT", show_default=False, help="The folder to write.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the files of a package that is there.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Write into a folder that holds other files too; those stay.")
+]
 
 
 def source(
@@ -23,7 +25,7 @@ def source(
     dt: Step = None,
     trust: Trust = False,
 ) -> None:
-    """Write a program or network as a Python package that needs only torch, to read, edit and train.
+    """Write a program or network as a Python package that needs only torch and safetensors, to read, edit and train.
 
     unflatten source model.pt2 model
     unflatten source network.nir network --dynamics norse

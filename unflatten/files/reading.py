@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -18,6 +19,7 @@ from unflatten.files.kinds import Kind, kind_of, opened
 from unflatten.files.pickles import check_pickle
 from unflatten.files.texts import check_text
 
+_UNREGISTERED = re.compile(r"Deserializing (([A-Za-z_][\w.]*)\.\w+) in pytree is not registered")
 _CAUSE = re.compile(r"^(\w[\w.]*(?:Error|Exception)): (.*)$", re.MULTILINE)
 
 
@@ -30,7 +32,8 @@ def load(source: str | os.PathLike[str] | BinaryIO, *, trust: bool = False) -> E
     Args:
         source: the path of a file, whatever its name ends with, or an open file.
         trust: load all the same what could run code: examples of inputs that are objects of other classes, objects of
-            C++ classes, compiled libraries. Only for files of people whom you would let use your machine.
+            C++ classes, compiled libraries, packages whose containers the program takes or returns. Only for files of
+            people whom you would let use your machine.
 
     Raises:
         ProgramFileError: there is no such file, or it is damaged, or holds something else, or comes from a torch that
@@ -61,7 +64,7 @@ def load(source: str | os.PathLike[str] | BinaryIO, *, trust: bool = False) -> E
             raise type(error)(f"{name} can't be read as an exported program: {error}") from error
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise ProgramFileError(f"{name} can't be read as an exported program: it is damaged ({error})") from error
-        return _made(found, name)
+        return _made(found, name, trust)
 
 
 def _check_kind(file: BinaryIO, name: str) -> None:
@@ -82,13 +85,41 @@ def _check(found: Contents) -> None:
         check_pickle(record.name, record.read())
 
 
-def _made(found: Contents, name: str) -> ExportedProgram:
+def _made(found: Contents, name: str, trust: bool) -> ExportedProgram:
+    tried: set[str] = set()
+    while True:
+        made = _attempt(found, name, trust, tried)
+        if made is not None:
+            return made
+
+
+def _attempt(found: Contents, name: str, trust: bool, tried: set[str]) -> ExportedProgram | None:
+    """The program, or None where a module has been imported now that it needs."""
     try:
         return found.load()
     except UnflattenError:
         raise
     except Exception as error:  # torch raises whatever it runs into
-        raise ProgramFileError(f"{name} can't be loaded: {_reason(error)}{_versions(found)}") from error
+        missing = _UNREGISTERED.search(str(error))
+        if missing is None:
+            raise ProgramFileError(f"{name} can't be loaded: {_reason(error)}{_versions(found)}") from error
+        kind, module = missing.groups()
+        if module in tried or not (trust and _imported(module)):
+            raise ProgramFileError(
+                f"{name} can't be loaded: its program takes or returns a {kind}, which torch knows only after "
+                f"`import {module}`; trust=True (--trust) imports it where it is installed"
+            ) from error
+        tried.add(module)
+        return None
+
+
+def _imported(module: str) -> bool:
+    """Imports a module that a trusted file names: its containers are known to torch from then on."""
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
 
 
 def _reason(error: BaseException) -> str:

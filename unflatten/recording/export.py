@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +45,7 @@ def export(
 
     Raises:
         NotRecordableError: `strict=True`. Strict export reads the model's bytecode and runs no hooks on calls.
+            Or a module has the name of an attribute of its parent's class, such as `double`.
 
     Example:
         >>> import torch, unflatten
@@ -69,7 +71,11 @@ def export(
     recorder = Recorder()
     given = dict(kwargs) if kwargs is not None else None
     with recorder.listen(model):
-        program = torch.export.export(model, args, given, dynamic_shapes=dynamic_shapes, strict=False, **options)
+        try:
+            program = torch.export.export(model, args, given, dynamic_shapes=dynamic_shapes, strict=False, **options)
+        except TypeError as error:
+            _tell_hidden(error)
+            raise
     first: dict[int, str] = {}
     modules = {
         path: _describe(module, path, first.setdefault(id(module), path))
@@ -102,6 +108,19 @@ def _describe(module: nn.Module, path: str, first: str) -> RecordedModule:
         children=children,
         shown=shown if own_repr and not ("\n" in shown and module._modules) else None,
     )
+
+
+_HIDDEN = re.compile(r"submodule `(.+?)`: .* is not an instance of torch\.nn\.Module", re.DOTALL)
+
+
+def _tell_hidden(error: TypeError) -> None:
+    """Tells what torch means where a child's name is that of an attribute of its parent's class."""
+    hidden = _HIDDEN.match(str(error))
+    if hidden is not None:
+        raise NotRecordableError(
+            f"module {hidden.group(1)!r} has the name of an attribute of its parent's class, and torch.export can't "
+            "reach the tensors inside it: give it another name"
+        ) from error
 
 
 _OWN = frozenset(vars(nn.Module()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -206,7 +207,7 @@ def parameters(group: Group) -> list[str]:
 def comment(text: str) -> Iterator[str]:
     """A comment in lines of a fitting length."""
     line = "        #"
-    for word in text.split(" "):
+    for word in re.split(r" (?![^\[]*\])", text):  # a shape stays in one line
         if len(line) + len(word) + 1 > 88 and line.strip() != "#":
             yield line
             line = "        #  "

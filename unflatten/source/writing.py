@@ -44,7 +44,8 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     Args:
         module_or_program: what `unflatten` or `from_nir` returned, or a program, which is unflattened.
         folder: where to. It is made whole or not at all.
-        overwrite: replace what is in the folder. Without, only a package that was written before is replaced.
+        overwrite: write into a folder that holds other files too, which stay. Without, only a package that was
+            written before is replaced.
 
     Returns:
         The folder.
@@ -89,8 +90,9 @@ def _put(files: Mapping[str, str], reading: Reading, target: Path) -> None:
         for name, text in files.items():
             (made / name).write_text(text, encoding="utf-8")
         save_state(reading, made / "model.safetensors")
+        (made / "model.safetensors").chmod((made / "model.py").stat().st_mode)  # safetensors hides it from others
         made.chmod(0o755)
-        _replace(made, target)
+        _put(made, target)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -243,11 +245,26 @@ def _refuse_foreign(target: Path, overwrite: bool) -> None:
     if not target.exists() or overwrite:
         return
     found = sorted(entry.name for entry in target.iterdir()) if target.is_dir() else [target.name]
-    ours = target.is_dir() and (target / "model.py").exists() and set(found) <= {*FILES, "__pycache__"}
-    if found and not ours:
+    if not _is_ours(target):
         raise FolderError(
-            f"{target} holds something else ({', '.join(found[:5])}): choose another folder, or pass overwrite=True"
+            f"{target} holds something else ({', '.join(found[:5])}): choose another folder, or pass "
+            "overwrite=True (--overwrite), which replaces the package's files only"
         )
+
+
+def _is_ours(target: Path) -> bool:
+    """Whether there is nothing in a folder but a package that was written before."""
+    found = {entry.name for entry in target.iterdir()} if target.is_dir() else {target.name}
+    return not found or set(FILES[:3]) <= found <= {*FILES, "__pycache__"}
+
+
+def _put(made: Path, target: Path) -> None:
+    """Puts a package where it goes; what somebody else keeps there stays."""
+    if not target.is_dir() or _is_ours(target):
+        _replace(made, target)
+        return
+    for name in FILES:
+        (made / name).replace(target / name)
 
 
 def _replace(made: Path, target: Path) -> None:

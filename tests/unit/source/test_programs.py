@@ -334,10 +334,19 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(unflatten.UnflattenError, match=r"notes.txt.*overwrite=True"):
         source.write(program, tmp_path)
     assert source.write(program, tmp_path, overwrite=True) == tmp_path
+    names = ["README.md", "__init__.py", "model.py", "model.safetensors"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([*names, "notes.txt"])
+    assert len({file.stat().st_mode for file in tmp_path.iterdir()}) == 1  # who may read the code may read the state
+    (tmp_path / "notes.txt").unlink()
     source.write(program, tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(
-        ["README.md", "__init__.py", "model.py", "model.safetensors"]
-    )
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names)
+
+
+def test_a_lone_model_file_is_no_package(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("mine")
+    with pytest.raises(unflatten.UnflattenError, match=r"something else \(model.py\)"):
+        source.write(unflatten.export(nn.Sequential(nn.Linear(4, 4)), (X,)), tmp_path)
+    assert (tmp_path / "model.py").read_text() == "mine"
 
 
 def test_a_folder_without_a_package_is_refused(tmp_path: Path) -> None:
