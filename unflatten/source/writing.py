@@ -74,7 +74,7 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     text, name = _model_text(reading, tree)
     init = INIT.format(root=name, names=_names(name), more=tree.more(name), remark=_remark(target.resolve().name))
     try:
-        _put(
+        _publish(
             {"model.py": text, "__init__.py": init, "README.md": _readme(name, target.resolve().name)}, reading, target
         )
     except OSError as error:
@@ -82,7 +82,7 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     return Path(folder)
 
 
-def _put(files: Mapping[str, str], reading: Reading, target: Path) -> None:
+def _publish(files: Mapping[str, str], reading: Reading, target: Path) -> None:
     """Makes the folder aside, and puts it in its place once it is whole."""
     target.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
