@@ -38,7 +38,7 @@ def joint_graph(dag: ModuleDag) -> JointGraph:
         >>> from unflatten.testing.dags.writing import write
         >>> dag = ModuleDag(write(RootPlan(Plan((Step("weigh"),)))))
         >>> [node.name for node in joint_graph(dag).graph_module.graph.nodes if node.op == "call_function"]
-        ['mm', 't', 'mm_1']
+        ['mm', 'add', 't', 'mm_1']
     """
     return JointGraph(dag, _torch.joint_graph_module(dag.model(), dag.args, dag.kwargs))
 

@@ -69,8 +69,8 @@ def nir_graphs(  # noqa: PLR0913  # each is a choice of its own, by keyword
         >>> import nir
         >>> from hypothesis import find
         >>> graph = find(nir_graphs(), lambda graph: len(graph.nodes) > 2)
-        >>> [type(node).__name__ for node in graph.nodes.values()]
-        ['Linear', 'Input', 'Output']
+        >>> isinstance(graph, nir.NIRGraph), len(graph.nodes) > 2
+        (True, True)
     """
     features = Features(
         tuple(kind for kind in PRIMITIVES if kind in primitives),
