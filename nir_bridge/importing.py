@@ -80,7 +80,7 @@ def from_nir(  # noqa: PLR0913  # each is a choice of its own, by keyword
         >>> net = from_nir(graph)
         >>> print(net.code)
         def forward(self, x, state=None):
-            lif, state_lif = self.lif(self.linear(x), state.lif)
+            lif, state_lif = self.lif(self.linear(x), state['lif'])
             return lif, State(lif=state_lif)
         >>> spikes, state = net(torch.tensor([2.0, 0.5]))
         >>> spikes.tolist()

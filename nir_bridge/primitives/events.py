@@ -15,6 +15,9 @@ from nir_bridge.surrogate import Slope, spike
 _HALVINGS = 50
 """How often an interval that holds the time of a spike is halved: down to the precision of a double."""
 
+_MOST = 64
+"""How many spikes of one neuron a step looks for: a reset just below the threshold would give any number of them."""
+
 
 def leak(v: Tensor, goal: Tensor, tau: Tensor, time: float | Tensor) -> Tensor:
     """The potential after some time on its way to where the input takes it."""
@@ -119,7 +122,7 @@ def current_and_fire(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Spikes, current and potential after one step; the times of spikes are found by halving.
 
-    There is at most one spike where the rules say so; else as many as come, one after the other.
+    There is at most one spike where the rules say so; else as many as come, one after the other, up to 64.
 
     Args:
         values: current and potential before.
@@ -135,16 +138,14 @@ def current_and_fire(
     crossed = end_v >= threshold
     count = torch.ones_like(end_v)
     now = crossed
-    while True:
+    for _ in range(_MOST if dynamics.multi_spike else 1):
         time = _reached(i, v, goal, constants, (threshold, left))
         then_i, _ = synapse(i, v, goal, constants, time)
         left = left - time
         i, v = torch.where(now, then_i, i), torch.where(now, restart, v)
         last = torch.where(now, synapse(i, v, goal, constants, left)[1], last)
-        if not dynamics.multi_spike:
-            break
         now = now & (last >= threshold) & (restart < threshold)
-        if not now.any():
+        if not dynamics.multi_spike or not now.any():
             break
         count = count + now
     return _spikes(end_v, threshold, crossed, count, slope), end_i, last
