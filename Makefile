@@ -62,7 +62,7 @@ fuzz: $(VENV)/.installed
 faults: $(VENV)/.installed
 	$(BIN)/python tools/plant_faults.py --jobs 2
 
-ci: lint types docs test test-frameworks
+ci: lint types docs test
 
 clean:
 	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis
