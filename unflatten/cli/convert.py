@@ -25,7 +25,7 @@ Batch = Annotated[
 def convert(
     file: File,
     output: Out,
-    dynamics: Rules = "nir",
+    dynamics: Rules = None,
     dt: Step = None,
     batch: Batch = None,
     trust: Trust = False,
@@ -65,7 +65,7 @@ def _model(program: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     return nested(program), args, kwargs
 
 
-def _write_network(output: str, model: Any, args: Any, kwargs: Any, dynamics: str, dt: float | None) -> None:
+def _write_network(output: str, model: Any, args: Any, kwargs: Any, dynamics: str | None, dt: float | None) -> None:
     from nir_bridge import to_nir, write
 
     with working("converting"):

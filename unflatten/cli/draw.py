@@ -22,7 +22,7 @@ Out = Annotated[
 FORMATS = {".svg": "svg", ".html": "html", ".dot": "dot", ".gv": "dot", ".json": "model_explorer"}
 
 
-def draw(file: File, output: Out, path: PathArgument = "", dynamics: Rules = "nir", trust: Trust = False) -> None:
+def draw(file: File, output: Out, path: PathArgument = "", dynamics: Rules = None, trust: Trust = False) -> None:
     """Draw a program, a network, or one module of it.
 
     The end of the name says how: .svg needs Graphviz; .html is one page to unfold and search, without a network.

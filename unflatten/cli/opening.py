@@ -40,7 +40,7 @@ def program(file: str, trust: bool) -> ExportedProgram:
         return _program(path, file, trust)
 
 
-def network(file: str, dynamics: str, dt: float | None) -> NIRModule:
+def network(file: str, dynamics: str | None, dt: float | None) -> NIRModule:
     """The network of a NIR file.
 
     Raises:
@@ -77,7 +77,7 @@ def graph(path: Path, file: str) -> Any:
         raise type(error)(str(error).replace(str(path), file)) from error
 
 
-def built(found: Any, dynamics: str, dt: float | None) -> NIRModule:
+def built(found: Any, dynamics: str | None, dt: float | None) -> NIRModule:
     """The module of a NIR graph.
 
     Raises:

@@ -34,9 +34,11 @@ Trust = Annotated[
     bool, typer.Option("--trust", help="Load what may run code of the file's writer, such as pickled objects.")
 ]
 Rules = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--dynamics", show_default=True, help="For NIR: the framework whose steps to take, such as norse, snntorch."
+        "--dynamics",
+        show_default="what the file notes, else nir",
+        help="For NIR: the framework whose steps to take, such as norse, snntorch.",
     ),
 ]
 Step = Annotated[

@@ -36,7 +36,7 @@ def run(
     file: NetworkFile,
     given: Input,
     output: Out,
-    dynamics: Rules = "nir",
+    dynamics: Rules = None,
     dt: Step = None,
     record: Recorded = None,
     plot: Picture = None,

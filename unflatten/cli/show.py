@@ -13,7 +13,7 @@ All = Annotated[bool, typer.Option("--all", "-a", help="Show the modules inside 
 
 
 def show(
-    file: File, path: PathArgument = "", everything: All = False, dynamics: Rules = "nir", trust: Trust = False
+    file: File, path: PathArgument = "", everything: All = False, dynamics: Rules = None, trust: Trust = False
 ) -> None:
     """Show the forward of one module as Python; the root's without PATH.
 

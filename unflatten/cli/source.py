@@ -21,7 +21,7 @@ def source(
     file: File,
     folder: Folder,
     overwrite: Overwrite = False,
-    dynamics: Rules = "nir",
+    dynamics: Rules = None,
     dt: Step = None,
     trust: Trust = False,
 ) -> None:

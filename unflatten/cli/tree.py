@@ -20,7 +20,7 @@ _COLUMNS = (
 )
 
 
-def tree(file: File, depth: Depth = None, path: PathOption = "", dynamics: Rules = "nir", trust: Trust = False) -> None:
+def tree(file: File, depth: Depth = None, path: PathOption = "", dynamics: Rules = None, trust: Trust = False) -> None:
     """Show the modules in a file: classes, parameters, operators, shapes.
 
     unflatten tree model.pt2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nir_bridge import from_nir
+from nir_bridge import from_nir, to_nir, write
 from nir_bridge.files import read
 from tests.unit.cli.calling import call, refused
 
@@ -44,6 +44,19 @@ def test_run(folder: Path, tmp_path: Path) -> None:
     ys, _ = from_nir(folder / "network.nir", dynamics="snntorch").run(xs)
     assert np.array_equal(np.load(out), ys.detach().numpy())
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_rules_that_a_file_notes_are_taken(folder: Path, tmp_path: Path) -> None:
+    noted, copied, out = tmp_path / "noted.nir", tmp_path / "copied.nir", tmp_path / "y.npy"
+    write(to_nir(from_nir(folder / "network.nir", dynamics="rockpool")), noted)
+    assert call("convert", str(noted), str(copied)).code == 0
+    xs = torch.from_numpy(np.load(folder / "input.npy"))
+    expected, _ = from_nir(folder / "network.nir", dynamics="rockpool").run(xs)
+    other, _ = from_nir(folder / "network.nir").run(xs)
+    assert not torch.equal(expected, other)
+    for file in (noted, copied):
+        assert call("run", str(file), str(folder / "input.npy"), "-o", str(out)).code == 0
+        assert np.array_equal(np.load(out), expected.detach().numpy())
 
 
 def test_run_records(folder: Path, tmp_path: Path) -> None:
