@@ -8,8 +8,8 @@ NIR_FAULTS = (
     Fault(
         "a delay is a step too long",
         "nir_bridge/primitives/delay.py",
-        "steps = np.floor(delay / target.dynamics.dt + 0.5).astype(np.int64)",
-        "steps = np.floor(delay / target.dynamics.dt + 1.5).astype(np.int64)",
+        "steps = np.floor(delay / target.dynamics.dt + 0.5)",
+        "steps = np.floor(delay / target.dynamics.dt + 1.5)",
         "nir_primitives::test_equations[Delay]",
     ),
     Fault(
@@ -21,16 +21,16 @@ NIR_FAULTS = (
     ),
     Fault(
         "a neuron is reset to its threshold",
-        "nir_bridge/primitives/neuron.py",
-        "found > 0, v_reset, v)",
-        "found > 0, threshold, v)",
+        "nir_bridge/primitives/steps.py",
+        "else found, v_reset, v)",
+        "else found, threshold, v)",
         "nir_primitives::test_equations[CubaLIF]",
     ),
     Fault(
         "spikes reset to zero instead of v_reset",
-        "nir_bridge/primitives/neuron.py",
-        "found > 0, v_reset, v)",
-        "found > 0, torch.zeros_like(v), v)",
+        "nir_bridge/primitives/steps.py",
+        "else found, v_reset, v)",
+        "else found, torch.zeros_like(v), v)",
         "nir_primitives::test_equations[IF]",
     ),
     Fault(

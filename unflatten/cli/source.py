@@ -13,7 +13,7 @@ from unflatten.cli.progress import working
 
 Folder = Annotated[str, typer.Argument(metavar="OUT", show_default=False, help="The folder to write.")]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Write into a folder that holds other files too; those stay.")
+    bool, typer.Option("--overwrite", help="Replace a package that was written before; other files in the folder stay.")
 ]
 
 

@@ -44,15 +44,14 @@ def write(module_or_program: nn.Module | ExportedProgram, folder: str | Path, *,
     Args:
         module_or_program: what `unflatten` or `from_nir` returned, or a program, which is unflattened.
         folder: where to. It is made whole or not at all.
-        overwrite: write into a folder that holds other files too, which stay. Without, only a package that was
-            written before is replaced.
+        overwrite: write into a folder that holds something: a package's files are replaced, others stay.
 
     Returns:
         The folder.
 
     Raises:
         SourceError: something in the model has no Python of its own, or safetensors is missing.
-        FolderError: there is something else in the folder, or it can't be written.
+        FolderError: there is something in the folder, or it can't be written.
 
     Example:
         >>> import tempfile, torch, unflatten
@@ -245,9 +244,10 @@ def _refuse_foreign(target: Path, overwrite: bool) -> None:
     if not target.exists() or overwrite:
         return
     found = sorted(entry.name for entry in target.iterdir()) if target.is_dir() else [target.name]
-    if not _is_ours(target):
+    if found:
+        what = "a package that was written before, perhaps edited since" if _is_ours(target) else "something else"
         raise FolderError(
-            f"{target} holds something else ({', '.join(found[:5])}): choose another folder, or pass "
+            f"{target} holds {what} ({', '.join(found[:5])}): choose another folder, or pass "
             "overwrite=True (--overwrite), which replaces the package's files only"
         )
 

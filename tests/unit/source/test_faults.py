@@ -279,6 +279,6 @@ def test_what_stops_in_the_middle_leaves_the_folder_as_it_was(tmp_path: Path, mo
 
     monkeypatch.setattr("unflatten.source.writing.save_state", stop)
     with pytest.raises(KeyboardInterrupt):
-        source.write(unflatten.export(nn.Linear(3, 3), (torch.ones(1, 3),)), folder)
+        source.write(unflatten.export(nn.Linear(3, 3), (torch.ones(1, 3),)), folder, overwrite=True)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     assert [each.name for each in tmp_path.iterdir()] == ["net"]

@@ -338,8 +338,13 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted([*names, "notes.txt"])
     assert len({file.stat().st_mode for file in tmp_path.iterdir()}) == 1  # who may read the code may read the state
     (tmp_path / "notes.txt").unlink()
-    source.write(program, tmp_path)
+    (tmp_path / "model.py").write_text("edited")
+    with pytest.raises(unflatten.UnflattenError, match=r"edited since.*overwrite=True"):
+        source.write(program, tmp_path)
+    assert (tmp_path / "model.py").read_text() == "edited"
+    source.write(program, tmp_path, overwrite=True)
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names)
+    assert "class" in (tmp_path / "model.py").read_text()
 
 
 def test_a_lone_model_file_is_no_package(tmp_path: Path) -> None:
