@@ -7,8 +7,10 @@ Output nodes of nested graphs stay, as places where edges add up.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Any
 
 import nir
 from torch import nn
@@ -227,6 +229,7 @@ def _levels(graph: nir.NIRGraph, opaque: Opaque) -> Iterator[_Level]:
 
 def _read(path: Path, label: str, graph: nir.NIRGraph, above: tuple[int, ...]) -> _Level:
     where = f"graph {label!r}" if label else "the graph"
+    _check_kinds(where, getattr(graph, "nodes", None), getattr(graph, "edges", None))
     for name, node in graph.nodes.items():
         if not isinstance(name, str):
             raise GraphError(f"{where} has a node whose name is no string: {name!r}")
@@ -238,6 +241,14 @@ def _read(path: Path, label: str, graph: nir.NIRGraph, above: tuple[int, ...]) -
             raise GraphError(f"{where}: edge {edge!r} is no pair of node names")
     outputs, inputs = _added(graph, nir.Output, "output"), _added(graph, nir.Input, "input")
     return _Level(path, label, graph, above, split_names(graph.nodes), inputs, outputs)
+
+
+def _check_kinds(where: str, nodes: Any, edges: Any) -> None:
+    """Checks that a graph's nodes and edges can be read at all: anything can be assigned to its fields."""
+    if not isinstance(nodes, Mapping):
+        raise GraphError(f"{where}: its nodes are a {type(nodes).__name__}; a dict from names to nodes is needed")
+    if not isinstance(edges, Sequence | AbstractSet) or isinstance(edges, str | bytes):
+        raise GraphError(f"{where}: its edges are a {type(edges).__name__}; a list of pairs of node names is needed")
 
 
 def _added(graph: nir.NIRGraph, kind: type[nir.NIRNode], word: str) -> frozenset[str]:

@@ -180,6 +180,24 @@ def test_a_graph_inside_of_itself() -> None:
         from_nir(made)
 
 
+@pytest.mark.parametrize("field", ["nodes", "edges"])
+@pytest.mark.parametrize("value", [None, 3, "i", np.ones(2), np.array(1.0), [("i", "l")]])
+@pytest.mark.parametrize("nested", [False, True])
+def test_nodes_and_edges_can_be_read(field: str, value: Any, nested: bool) -> None:
+    made = graph([("i", "l"), ("l", "o")], l=gain(1))
+    inner = made if not nested else graph([("i", "o")])
+    if nested:
+        made.nodes["sub"] = inner
+    setattr(inner, field, value)
+    where = "graph 'sub'" if nested else "the graph"
+    if field == "nodes" or not isinstance(value, list):
+        with pytest.raises(GraphError, match=f"{where}: its {field} are a"):
+            from_nir(made)
+    del inner.__dict__[field]
+    with pytest.raises(GraphError, match=f"{where}: its {field} are a NoneType"):
+        from_nir(made)
+
+
 def chain(size: int, back: bool) -> nir.NIRGraph:
     names = ["i", *(f"l{at}" for at in range(size)), "o"]
     nodes: dict[str, Any] = {name: gain(1) for name in names[1:-1]}

@@ -39,12 +39,15 @@ def damaged_graphs() -> st.SearchStrategy[nir.NIRGraph]:
 def _damaged(draw: st.DrawFn) -> nir.NIRGraph:
     made = copy.deepcopy(draw(nir_graphs(depth=1, max_nodes=3)))
     for _ in range(draw(st.integers(1, 2))):
-        where = draw(st.sampled_from(list(_graphs(made, 0))))
-        draw(st.sampled_from(_DAMAGES))(where, draw)
+        if graphs := list(_graphs(made, 0)):
+            draw(st.sampled_from(_DAMAGES))(draw(st.sampled_from(graphs)), draw)
     return made
 
 
 def _graphs(graph: nir.NIRGraph, depth: int) -> Iterator[nir.NIRGraph]:
+    """The graph and those inside it, but for what is too damaged already to be damaged again."""
+    if not (isinstance(getattr(graph, "nodes", None), dict) and isinstance(getattr(graph, "edges", None), list)):
+        return
     yield graph
     for node in graph.nodes.values():
         if isinstance(node, nir.NIRGraph) and depth < 3:
