@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from nir_bridge.calls import admit, batch_of, check_batch, check_state
+from nir_bridge.compiled import Compiled
 from nir_bridge.drawing import read_network
 from nir_bridge.flattening import Path
 from nir_bridge.plan import Plan, Port
 from nir_bridge.primitives.delay import Delay
 from nir_bridge.primitives.neuron import Neuron
-from nir_bridge.sequence import COMPILED, Compiled, Recorded, run_series
+from nir_bridge.sequence import COMPILED, Recorded, run_series
 from nir_bridge.state import State, nested
 from nir_bridge.written import source_tree
 from unflatten.assemble import call_inside, is_inside_call
@@ -97,11 +98,11 @@ class NIRModule(UnflattenedModule):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles single steps, and `run`, as `torch.compile` does with these options.
 
-        Runs are compiled for a fixed number of steps, which are repeated, so that a series of any length needs one
-        compilation.
+        Runs are compiled for a number of steps that suits the first series, 16 to 32, or 8 to 16 with gradients, which
+        are repeated, so that a series of any other length needs no other compilation. Shorter ones are run as they are.
         """
         super().compile(*args, **kwargs)
-        self.__dict__[COMPILED] = Compiled({"dynamic": False, **kwargs})
+        self.__dict__[COMPILED] = Compiled(kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         made, arguments, held = super().__reduce_ex__(protocol)[:3]

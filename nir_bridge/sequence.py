@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -11,20 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from nir_bridge.calls import admit, batch_of, check_state
+from nir_bridge.compiled import Run
 from nir_bridge.errors import CallError, RecordError
 from nir_bridge.flattening import Path
 from nir_bridge.plan import Network, Plan
 from nir_bridge.primitives.delay import Delay
 from nir_bridge.primitives.neuron import Neuron
 from nir_bridge.recording import Wanted, stepped_record, wanted
-from nir_bridge.stages import Flow, Stages
+from nir_bridge.stages import Stages
 from nir_bridge.state import State, at_path, nested
 
 Recorded = Mapping[str, Tensor]
 PLAN = "@nir"
 COMPILED = "@compiled"
-CHUNK = 16
-"""How many steps a compiled run takes at once: the cost of calls falls with it, compile time rises."""
 
 
 def run_series(
@@ -138,65 +136,15 @@ def _staged(
         if want.part is not None:
             keep[want.node] = tuple(dict.fromkeys((*keep.get(want.node, ()), want.part)))
     nodes = tuple(dict.fromkeys((*(node for _, node in network.outputs), *(want.node for want in asked.values()))))
-    run = _Run(Stages(network, modules), tuple(node for _, node in network.inputs), nodes, keep)
+    run = Run(Stages(network, modules), tuple(node for _, node in network.inputs), nodes, keep)
     compiled = module.__dict__.get(COMPILED)
-    call = run if compiled is None else compiled.chunked(run)
+    call = run if compiled is None else compiled.chunked(run, series[0].shape[0])
     found, states, previous, kept = call(series, *layout.unpacked(state))
     outputs = {name: found[node] for name, node in network.outputs}
     recorded = {
         name: found[want.node] if want.part is None else kept[want.node, want.part] for name, want in asked.items()
     }
     return outputs, layout.packed(states, previous), recorded
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A run over a series, from tensors to tensors."""
-
-    stages: Stages
-    inputs: tuple[int, ...]
-    nodes: tuple[int, ...]
-    keep: Mapping[int, tuple[str, ...]]
-
-    @property
-    def key(self) -> Any:
-        """Equal for runs that do the same."""
-        modules = tuple(id(module) for module in self.stages.modules)
-        return modules, self.nodes, tuple(sorted(self.keep.items())), torch.is_grad_enabled()
-
-    def __call__(self, series: Sequence[Tensor], states: dict[int, Any], previous: dict[int, Tensor]) -> Any:
-        flow = Flow(dict(zip(self.inputs, series, strict=True)), dict(states), dict(previous), dict(self.keep))
-        self.stages.run(flow)
-        return {node: flow.series[node] for node in self.nodes}, flow.states, flow.previous, flow.kept
-
-
-class Compiled:
-    """Compiled runs of a network: chunks of a fixed number of steps, so that no length needs another compilation."""
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self.options = dict(options)
-        self.made: dict[Any, Callable[..., Any]] = {}
-
-    def chunked(self, run: _Run) -> Callable[..., Any]:
-        """A function like the run, compiled."""
-        if run.key not in self.made:
-            self.made[run.key] = torch.compile(run.__call__, **self.options)
-        compiled = self.made[run.key]
-
-        def call(series: Sequence[Tensor], states: dict[int, Any], previous: dict[int, Tensor]) -> Any:
-            parts: list[Any] = []
-            whole = series[0].shape[0] // CHUNK * CHUNK
-            for start in range(0, whole, CHUNK):
-                chunk = [values[start : start + CHUNK] for values in series]
-                found, states, previous, kept = compiled(chunk, states, previous)
-                parts.append((found, kept))
-            if whole < series[0].shape[0]:
-                found, states, previous, kept = run([values[whole:] for values in series], states, previous)
-                parts.append((found, kept))
-            joined = [{key: torch.cat([part[at][key] for part in parts]) for key in parts[0][at]} for at in (0, 1)]
-            return joined[0], states, previous, joined[1]
-
-        return call
 
 
 class _Layout:

@@ -208,6 +208,51 @@ def test_compiled_runs_record() -> None:
     assert torch.equal(net(XS[0])[1].lif2.v, braille()(XS[0])[1].lif2.v)
 
 
+def counted(module: Any, calls: list[str]) -> None:
+    """Compiles a network by a compiler that notes when it is asked and when its code runs."""
+
+    def compiler(made: torch.fx.GraphModule, _inputs: Any) -> Any:
+        calls.append("compiled")
+
+        def run(*args: Any) -> Any:
+            calls.append("run")
+            return made(*args)
+
+        return run
+
+    module.compile(backend=compiler)
+
+
+def test_any_number_of_networks_compiles() -> None:
+    limit = torch._dynamo.config.recompile_limit
+    for _ in range(limit + 2):
+        net, calls = braille(), list[str]()
+        counted(net, calls)
+        with torch.no_grad():
+            expected = braille().run(XS[:48])[0]
+            assert torch.equal(net.run(XS[:48])[0], expected)
+        assert calls.count("run") == 2
+
+
+def test_other_lengths_and_batches_need_few_compilations() -> None:
+    net, plain, calls = braille(), braille(), list[str]()
+    counted(net, calls)
+    with torch.no_grad():
+        net.run(XS[:10])
+        assert calls == []  # too short
+        for length, runs in ((40, 2), (20, 1), (41, 2), (19, 0), (256, 12)):
+            calls.clear()
+            assert torch.equal(net.run(XS[:length])[0], plain.run(XS[:length])[0])
+            assert calls.count("run") == runs, length
+        assert "compiled" not in calls
+        calls.clear()
+        for size in (2, 5, 7, 9):
+            batch = XS[:20, None].expand(20, size, 12)
+            assert torch.equal(net.run(batch)[0], plain.run(batch)[0])
+        assert calls.count("compiled") <= 2
+        assert calls.count("run") == 4
+
+
 def test_training_after_inference_mode() -> None:
     net = braille()
     with torch.inference_mode():
