@@ -12,6 +12,9 @@ from nir_bridge.errors import StateError
 from unflatten.assemble import register_container
 
 
+_new, _set = object.__new__, object.__setattr__
+
+
 class State(Mapping[str, Any]):
     """The state of a module, from its parts by name: states of children, and tensors.
 
@@ -38,8 +41,8 @@ class State(Mapping[str, Any]):
     @staticmethod
     def of(names: tuple[str, ...], values: tuple[Any, ...]) -> State:
         """A state from names and as many values; quicker than by keywords."""
-        made = object.__new__(State)
-        object.__setattr__(made, "_parts", dict(zip(names, values, strict=True)))
+        made = _new(State)
+        _set(made, "_parts", dict(zip(names, values)))  # noqa: B905  # as many; asking for it takes time at every step
         return made
 
     def __getattr__(self, name: str) -> Any:
