@@ -12,9 +12,6 @@ from nir_bridge.errors import StateError
 from unflatten.assemble import register_container
 
 
-_new, _set = object.__new__, object.__setattr__
-
-
 class State(Mapping[str, Any]):
     """The state of a module, from its parts by name: states of children, and tensors.
 
@@ -41,8 +38,9 @@ class State(Mapping[str, Any]):
     @staticmethod
     def of(names: tuple[str, ...], values: tuple[Any, ...]) -> State:
         """A state from names and as many values; quicker than by keywords."""
-        made = _new(State)
-        _set(made, "_parts", dict(zip(names, values)))  # noqa: B905  # as many; asking for it takes time at every step
+        made = object.__new__(State)
+        parts = dict(zip(names, values))  # noqa: B905  # to ask whether they are as many takes time at every step
+        object.__setattr__(made, "_parts", parts)
         return made
 
     def __getattr__(self, name: str) -> Any:
