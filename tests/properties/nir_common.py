@@ -61,7 +61,9 @@ def paths_of(graph: nir.NIRGraph, path: Name, name: Name) -> Iterator[tuple[Name
 def compare(values: dict[str, torch.Tensor], expected: dict[str, Any], shown: Any) -> None:
     """Compares series with those of the simulation, which are of some shape that can be broadcast."""
     for name, given in values.items():
-        wanted = np.broadcast_to(expected[name], given.shape)
+        found = np.asarray(expected[name])  # of a node that nothing feeds there is one number a step
+        found = found.reshape(*found.shape, *[1] * (given.dim() - 1)) if found.ndim == 1 else found
+        wanted = np.broadcast_to(found, given.shape)
         np.testing.assert_allclose(given.detach().numpy(), wanted, rtol=1e-9, atol=1e-9, err_msg=f"{name}\n{shown()}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 import torch
 from torch import nn
@@ -117,3 +119,31 @@ def test_input_names_that_mean_something_to_the_code() -> None:
             return self.fc(torch) + F * getattr - moved + cpu.to(cpu.device)  # type: ignore[operator,attr-defined]
 
     assert_unflattens(Net(), (X, X, X, X, X))
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Namesakes(nn.Module):
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        for name in names:
+            self.add_module(name, nn.Linear(4, 4))
+
+    def forward(self, x: torch.Tensor) -> Pair:
+        kept = [x]
+        for child in self.children():
+            for _ in range(3):
+                kept.append(child(kept[-1] + kept[0]))  # each is made of those before
+        return Pair(kept[0] * kept[1], sum(kept[1:], kept[0]))
+
+
+@pytest.mark.parametrize("names", [("spec",), ("spec", "spec_1"), ("rebuild", "spec"), ("Pair", "Pair_1")])
+def test_variables_leave_the_names_of_objects_alone(names: tuple[str, ...]) -> None:
+    model = Namesakes(*names)
+    nested = unflatten(torch.export.export(model, (torch.ones(1, 4),)))
+    given, expected = nested(torch.ones(1, 4)), model(torch.ones(1, 4))
+    assert torch.equal(given.first, expected.first)
+    assert torch.equal(given.second, expected.second)

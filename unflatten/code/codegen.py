@@ -92,6 +92,7 @@ class Writer:
         self.uses = use_counts(body)
         self.names: dict[int, str] = {}
         self.holder: dict[str, int] = {}
+        self.variables = set(self.parameter_names)
         self.parameters: set[int] = set()
         self.pending: list[_Pending] = []
         self.inlined: dict[int, Text] = {}
@@ -298,6 +299,7 @@ class Writer:
         while self.is_taken(name):
             name, count = f"{base}_{count}", count + 1
         self.holder[name] = -2
+        self.variables.add(name)
         return name
 
     def is_taken(self, name: str) -> bool:
@@ -360,7 +362,7 @@ class Writer:
         if key not in self.object_names:
             base = base if is_plain(base) else "value"
             name, count = base, 1
-            while name in self.objects or name in _TAKEN or name in self.body.names:
+            while name in self.objects or name in _TAKEN or name in self.body.names or name in self.variables:
                 name, count = f"{base}_{count}", count + 1
             self.objects[name] = value
             self.object_names[key] = name

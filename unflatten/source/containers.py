@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import keyword
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unflatten import _torch
@@ -31,6 +31,8 @@ class Imports:
         plain: what stands in for each of them where it can't be imported.
         as_dicts: classes of mappings for which plain dicts stand.
         operators: custom operators, with the module that registers each, where that is known.
+        parameters: the parameters of the function that is being written, which hide names of the file.
+        used: the names of the file that this function uses.
     """
 
     modules: set[str] = field(default_factory=set)
@@ -38,6 +40,17 @@ class Imports:
     plain: dict[str, str] = field(default_factory=dict)
     operators: dict[str, str] = field(default_factory=dict)
     as_dicts: frozenset[type] = frozenset()
+    parameters: frozenset[str] = frozenset()
+    used: set[str] = field(default_factory=set)
+
+    def within(self, parameters: Collection[str]) -> Imports:
+        """The same imports, for a function that has parameters of some names."""
+        return replace(self, parameters=frozenset(parameters), used=set())
+
+    def seen(self, name: str) -> str:
+        """How a function names something that the file has under a name."""
+        self.used.add(name)
+        return f"globals()[{quoted(name)}]" if name in self.parameters else name
 
     def function(self, target: Any) -> str:
         """How code names a function.
@@ -72,7 +85,7 @@ class Imports:
         if self.classes.setdefault(name, kind) is not kind:
             raise SourceError(f"the program uses two classes of the name {name}")
         self.plain[name] = plain
-        return name
+        return self.seen(name)
 
     def lines(self) -> Iterator[str]:
         """The import statements after those of torch."""

@@ -28,10 +28,11 @@ class MethodWriter(Writer):
 
     width = 78
 
-    def __init__(self, body: Body, imports: Imports, graphs: Graphs) -> None:
+    def __init__(self, body: Body, imports: Imports, graphs: Graphs, taken: frozenset[str] = frozenset()) -> None:
         super().__init__(body)
-        self.imports = imports
+        self.imports = imports.within(self.parameter_names)
         self.graphs = graphs
+        self.taken = taken
         self.first = {
             step.out: step.args[0].index
             for step in body.steps
@@ -116,7 +117,7 @@ class MethodWriter(Writer):
 
     def is_taken(self, name: str) -> bool:
         """Whether a name still means something else."""
-        return name in MODULES or name in {"l", "O", "I"} or super().is_taken(name)
+        return name in MODULES or name in {"l", "O", "I"} or name in self.taken or super().is_taken(name)
 
     def built(self, value: Rebuilt | Made) -> Text:
         """A container or object that Python has no display for."""
@@ -138,7 +139,9 @@ class MethodWriter(Writer):
 
     def object(self, value: Any, base: str) -> str:
         """The name of something that has no Python text of its own."""
-        return self.graphs.name(value, base) if isinstance(value, fx.GraphModule) else self.imports.function(value)
+        if isinstance(value, fx.GraphModule):
+            return self.imports.seen(self.graphs.name(value, base))
+        return self.imports.function(value)
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """What is between the parentheses of a call."""
@@ -173,3 +176,15 @@ class MethodWriter(Writer):
         """The statements with the modes around each."""
         self.lines()
         return self.out
+
+
+def statements_of(body: Body, imports: Imports, graphs: Graphs) -> list[tuple[Modes, str]]:
+    """The statements of a body, in which no variable has the name of something in the file that the body uses."""
+    taken: frozenset[str] = frozenset()
+    while True:
+        writer = MethodWriter(body, imports, graphs, taken)
+        statements = writer.statements()
+        hidden = writer.imports.used & writer.variables - writer.parameter_names
+        if hidden <= taken:
+            return statements
+        taken |= hidden

@@ -10,10 +10,11 @@ from torch import nn
 
 from unflatten.code.blocks import mode_text
 from unflatten.code.body import Body, Parameter
+from unflatten.flat.values import Modes
 from unflatten.source.constructors import Constructors
 from unflatten.source.containers import Imports
 from unflatten.source.formatting import layout
-from unflatten.source.functions import MethodWriter
+from unflatten.source.functions import statements_of
 from unflatten.source.graphs import Graphs
 from unflatten.source.grouping import Group
 from unflatten.source.parts import Part, body_key
@@ -142,7 +143,7 @@ class Renderer:
             name, body = list(self.graphs.bodies.items())[len(written)]
             names = ", ".join(parameter.name for parameter in body.parameters)
             lines = [*layout(f"def {name}({names}):"), '    """What an operator runs."""']
-            lines += _statements(MethodWriter(body, self.imports, self.graphs), 4)
+            lines += _lines(statements_of(body, self.imports, self.graphs), 4)
             written.append("\n".join(lines))
         return written[::-1]
 
@@ -155,14 +156,12 @@ class Renderer:
             yield from layout(line, 8)
         leaves = {signature.renamed[each.name]: each.leaves for each in method.body.parameters}
         named = tuple(Parameter(name, leaves.get(name, ())) for name in names)
-        writer = MethodWriter(replace(method.body, parameters=named), self.imports, self.graphs)
-        yield from _statements(writer, 8)
+        yield from _lines(statements_of(replace(method.body, parameters=named), self.imports, self.graphs), 8)
 
 
-def _statements(writer: MethodWriter, indent: int) -> Iterator[str]:
+def _lines(statements: Sequence[tuple[Modes, str]], indent: int) -> Iterator[str]:
     """The lines of a body."""
     current = None
-    statements = writer.statements()
     for modes, line in statements:
         if modes and modes != current:
             yield from layout(f"with {', '.join(mode_text(mode, 'torch') for mode in modes)}:", indent)

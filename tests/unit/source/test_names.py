@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -119,3 +120,32 @@ def test_lines_that_are_too_long_are_broken_at_their_last_brackets() -> None:
     assert layout(line, 8)[0] == "        x = self.layer("
     assert layout(line, 8)[1] == "            argument_0,"
     assert layout(line, 8)[-1] == "        )"
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Namesakes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.Pair, self.Pair_1, self.check, self.true_graph = (nn.Linear(4, 4) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> Pair:
+        first, second = self.Pair(x), self.true_graph(x)
+        second = self.Pair(self.Pair_1(first) + second)
+        third = self.true_graph(self.check(second) + first)
+        third = torch.cond(third.sum() > 0, torch.sin, torch.cos, (third,))
+        return Pair(first * second, second + third)
+
+
+class Hiding(nn.Module):
+    def forward(self, Pair: torch.Tensor, true_graph: torch.Tensor) -> Any:
+        third = torch.cond(true_graph.sum() > 0, torch.sin, torch.cos, (true_graph,))
+        return globals()["Pair"](Pair * third, true_graph)
+
+
+@pytest.mark.parametrize("model", [Namesakes(), Hiding()], ids=["variables", "parameters"])
+def test_variables_do_not_hide_what_the_file_names(model: nn.Module, tmp_path: Path) -> None:
+    write(tmp_path, model, (X,) if isinstance(model, Namesakes) else (X, X + 1))
