@@ -12,6 +12,8 @@ from unflatten.view.owners import Draft, enclosing
 from unflatten.view.twins import Numbers
 from unflatten.view.values import Evidence, Kind, Phase
 
+_IDLE = ("placeholder", "output")
+
 
 def own_backward(draft: Draft) -> None:
     """Gives every backward node an owner, in one pass over the graph and one back."""
@@ -19,36 +21,48 @@ def own_backward(draft: Draft) -> None:
     for node, result in draft.roles.tangents.items():
         if result is not None:
             gradients.complete[node] = result
-    backward = [node for node, phase in zip(draft.nodes, draft.phases, strict=True) if phase is Phase.BACKWARD]
-    backward = [node for node in backward if node.op not in ("placeholder", "output")]
-    if any(draft.metadata.forward_stacks) and not gradients.numbers.are_known:
+    metadata, scopes = draft.metadata, draft.scopes
+    told = zip(draft.phases, metadata.ops, strict=True)
+    backward = [at for at, (phase, op) in enumerate(told) if phase is Phase.BACKWARD and op not in _IDLE]
+    if any(metadata.forward_stacks) and not gradients.numbers.are_known:
         _own_outside(draft, backward)
-    blank = [node for node in backward if draft.scope(node) is None]
-    sure = {node for node in blank if gradients.numbers.twins(node)[1]}
+    blank = [at for at in backward if scopes[at] is None]
+    sure = {at for at in blank if gradients.numbers.twins(at)[1]}
     # Where metadata tells all of it, there is no need to look at the gradients.
-    told = all(node in sure or node.meta.get("is_gradient_acc") for node in blank)
+    if all(at in sure or metadata.sums[at] for at in blank):
+        _own_told(draft, gradients, blank)
+        return
     late: list[fx.Node] = []
-    for node in blank if told else backward:
-        if not told:
-            gradients.look(node)
-        if draft.scope(node) is not None:
+    for at in backward:
+        node = draft.nodes[at]
+        gradients.look(node)
+        if scopes[at] is not None:
             continue
         twins = gradients.twins_of(node)
-        if node.meta.get("is_gradient_acc") or (not twins and gradients.is_sum(node)):
+        if metadata.sums[at] or (not twins and gradients.is_sum(node)):
             _own_sum(draft, gradients, node)
-        elif twins and node in sure:
+        elif twins and at in sure:
             _own_by_number(draft, gradients, node)
         elif node in gradients.sources or not _own_by_dataflow(draft, gradients, node, twins):
             late.append(node)
     _own_by_users(draft, gradients, late)
 
 
-def _own_outside(draft: Draft, backward: Sequence[fx.Node]) -> None:
+def _own_told(draft: Draft, gradients: Gradients, blank: Sequence[int]) -> None:
+    """Owns nodes that have the number of forward nodes, or add gradients."""
+    for at in blank:
+        if draft.metadata.sums[at]:
+            _own_sum(draft, gradients, draft.nodes[at])
+        else:
+            _own_by_number(draft, gradients, draft.nodes[at])
+
+
+def _own_outside(draft: Draft, backward: Sequence[int]) -> None:
     """Gives the root what autograd made for no module, in a backward that stands alone and has stacks."""
-    for node in backward:
-        outside = node.meta.get("autograd_backward") and not node.meta.get("is_gradient_acc")
-        if outside and draft.scope(node) is None:
-            draft.settle(node, (), Evidence.STACK)
+    flags, sums = draft.metadata.flags, draft.metadata.sums
+    for at in backward:
+        if flags[at] and not sums[at] and draft.scopes[at] is None:
+            draft.scopes[at], draft.evidence[at] = (), Evidence.STACK
 
 
 def _own_by_number(draft: Draft, gradients: Gradients, node: fx.Node) -> None:

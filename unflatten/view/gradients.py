@@ -59,7 +59,7 @@ class Gradients:
         node = self._through(node)
         if node not in self.twins:
             idle = node.op in ("placeholder", "output") or self.draft.phase(node) is not Phase.BACKWARD
-            self.twins[node] = () if idle else self.numbers.twins(node)[0]
+            self.twins[node] = () if idle else self.numbers.twins(self.draft.position[node])[0]
         return self.twins[node]
 
     def look(self, node: fx.Node) -> None:

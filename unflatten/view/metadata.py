@@ -12,8 +12,6 @@ from torch import fx
 from unflatten.view.origins import KEY
 from unflatten.view.stacks import FORWARD_STACK, STACK
 
-_FACTS = ("op", "target", "args", "kwargs")
-
 
 @dataclass(eq=False, slots=True)
 class Metadata:
@@ -28,6 +26,7 @@ class Metadata:
         origins: owners that were written.
         numbers: sequence numbers of autograd.
         flags: whether autograd's engine made the node.
+        sums: whether it is known to add gradients.
         tags: the phase that a partitioner would give it.
         values: what it gives: fake tensors.
     """
@@ -40,6 +39,7 @@ class Metadata:
     origins: list[Any] = field(default_factory=list)
     numbers: list[Any] = field(default_factory=list)
     flags: list[Any] = field(default_factory=list)
+    sums: list[Any] = field(default_factory=list)
     tags: list[Any] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
 
@@ -47,17 +47,22 @@ class Metadata:
     def of(nodes: Sequence[fx.Node]) -> Metadata:
         """Reads it."""
         # Lists of what is there already: new containers for each node would keep the garbage collector busy.
-        ops, targets, args, kwargs = (list(map(operator.attrgetter(name), nodes)) for name in _FACTS)
-        found = Metadata(ops, targets, (args, kwargs))
+        found = Metadata()
+        ops, targets, (args, kwargs) = found.ops, found.targets, found.arguments
         stacks, forward, origins = found.stacks, found.forward_stacks, found.origins
-        numbers, flags, tags, values = found.numbers, found.flags, found.tags, found.values
+        numbers, flags, sums, tags, values = found.numbers, found.flags, found.sums, found.tags, found.values
         for node in nodes:
+            ops.append(node.op)
+            targets.append(node.target)
+            args.append(node.args)
+            kwargs.append(node.kwargs)
             get = node.meta.get
             stacks.append(get(STACK))
             forward.append(get(FORWARD_STACK))
             origins.append(get(KEY))
             numbers.append(get("seq_nr"))
             flags.append(get("autograd_backward"))
+            sums.append(get("is_gradient_acc"))
             tags.append(get("partitioner_tag"))
             values.append(get("val"))
         return found
@@ -69,6 +74,6 @@ class Metadata:
             and all(map(operator.is_, self.values, other.values))
             and self.stacks == other.stacks
             and self.forward_stacks == other.forward_stacks
-            and (self.origins, self.numbers, self.flags, self.tags)
-            == (other.origins, other.numbers, other.flags, other.tags)
+            and (self.origins, self.numbers, self.flags, self.sums, self.tags)
+            == (other.origins, other.numbers, other.flags, other.sums, other.tags)
         )

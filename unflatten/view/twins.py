@@ -24,42 +24,44 @@ class Numbers:
         self._draft = draft
         self._flagged = any(draft.metadata.flags)
         self._known: dict[int, list[fx.Node]] = {}
-        self._all: dict[Any, list[fx.Node]] = {}
-        for node, phase, number in zip(draft.nodes, draft.phases, draft.metadata.numbers, strict=True):
+        self._all: dict[Any, list[int]] = {}
+        for at, (phase, number) in enumerate(zip(draft.phases, draft.metadata.numbers, strict=True)):
             if number is not None and phase is Phase.FORWARD:
-                self._all.setdefault(number, []).append(node)
-        made = (node.op == "call_function" for found in self._all.values() for node in found)
-        self.are_known = any(made)
+                self._all.setdefault(number, []).append(at)
+        ops = draft.metadata.ops
+        self.are_known = any(ops[at] == "call_function" for found in self._all.values() for at in found)
         self._sorted = sorted(number for number in self._all if isinstance(number, int))
 
-    def twins(self, node: fx.Node) -> tuple[Sequence[fx.Node], bool]:
-        """The forward nodes that a backward node may belong to, and whether its number says so without doubt."""
-        number = node.meta.get("seq_nr")
-        flagged = node.meta.get("autograd_backward") or not self._flagged
-        if not isinstance(number, int) or node.meta.get("is_gradient_acc") or not flagged:
+    def twins(self, at: int) -> tuple[Sequence[fx.Node], bool]:
+        """The forward nodes that the backward node at a place may belong to, and whether its number says so surely."""
+        metadata = self._draft.metadata
+        number = metadata.numbers[at]
+        if not isinstance(number, int) or metadata.sums[at] or not (metadata.flags[at] or not self._flagged):
             return (), False
         if self._nodes(number):
             return self._nodes(number), True
-        at = bisect.bisect_left(self._sorted, number)
-        above = next((found for each in self._sorted[at:] if (found := self._nodes(each))), [])
-        below = next((found for each in reversed(self._sorted[:at]) if (found := self._nodes(each))), [])
+        place = bisect.bisect_left(self._sorted, number)
+        above = next((found for each in self._sorted[place:] if (found := self._nodes(each))), [])
+        below = next((found for each in reversed(self._sorted[:place]) if (found := self._nodes(each))), [])
         known = self._draft.scopes_of
         same = bool(above and below) and set(known(above)) == set(known(below))
         return above if same else (), same
 
     def _nodes(self, number: int) -> list[fx.Node]:
         """The nodes of a number that have an owner, and may have a gradient."""
-        if number not in self._known:
-            self._known[number] = [
-                node
-                for node in self._all.get(number, ())
-                if self._draft.scope(node) is not None and _may_have_gradient(node)
+        found = self._known.get(number)
+        if found is None:
+            draft = self._draft
+            values = draft.metadata.values
+            found = self._known[number] = [
+                draft.nodes[at]
+                for at in self._all.get(number, ())
+                if draft.scopes[at] is not None and _may_have_gradient(values[at])
             ]
-        return self._known[number]
+        return found
 
 
-def _may_have_gradient(node: fx.Node) -> bool:
-    """Whether a node gives numbers that have gradients; one that does not has the number of the node before."""
-    value = node.meta.get("val")
+def _may_have_gradient(value: Any) -> bool:
+    """Whether what a node gives has gradients; a node of which that is not so has the number of the node before."""
     first = value[0] if isinstance(value, tuple | list) and value else value
     return not isinstance(first, torch.Tensor) or first.is_floating_point() or first.is_complex()
