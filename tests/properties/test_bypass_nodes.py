@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 
@@ -89,7 +89,11 @@ def test_left_out_together_they_are_as_if_they_had_copied_their_inputs(module: E
     undos = left_out(module, data.draw(st.permutations(node_names(module.graph))))
     pairs = {made.name: taken.name for undo in undos.values() for made, taken in undo.pairs.items()}
     args, expected = inputs(), inputs()
-    result, wanted = module(*args), WithCopies(whole, pairs).run(*expected)
+    try:
+        wanted = WithCopies(whole, pairs).run(*expected)
+    except RuntimeError:  # torch refuses to write to a matrix what is read from its transpose
+        reject()
+    result = module(*args)
     assert not differences((wanted, expected), (result, args)), module.code
 
 
