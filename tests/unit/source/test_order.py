@@ -1,4 +1,4 @@
-"""The order of written steps depends on nothing that the text leaves out, so that it is written as the same text again."""
+"""The order of written steps depends on nothing that is left out: loaded and exported again, it is the same text."""
 
 from __future__ import annotations
 
