@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import unflatten
+from tests.unit.source.checking import write
 from unflatten import source
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -97,3 +98,25 @@ def test_what_is_left_out_decides_no_order(
     folder = source.write(export(kind()), tmp_path / "net")
     loaded = source.load(folder)
     assert source.text_of(_recorded(loaded)) == (folder / "model.py").read_text()
+
+
+class Widened(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + x).to(torch.float64)
+
+
+class Twice(nn.Module):
+    """Calls that differ in nothing but the check that capturing adds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = Widened()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.wide(self.wide(x))
+
+
+def test_calls_that_differ_in_what_is_left_out_are_one_forward(tmp_path: Path) -> None:
+    text = write(tmp_path, Twice(), (X,)).text
+    assert "        return self.wide(self.wide(x))\n" in text
+    assert text.count("def forward") == 2
