@@ -84,7 +84,8 @@ def _roots(
     free = sorted((item for item in needs if item not in used and _gives(item, asked)), key=item_key)
     first = [item for value in _results(grouping, draft) if (item := grouping.item_of(value, draft)) is not None]
     if draft.parent is not None:
-        first = [item for item in first if item in free]
+        known = set(free)
+        first = [item for item in first if item in known]
     free = list(dict.fromkeys((*first, *free)))
     reached = _reached(free, needs)
     rest = sorted((item for item in needs if item not in reached), key=item_key)
