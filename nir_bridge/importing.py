@@ -28,6 +28,7 @@ from nir_bridge.sketch import sketched
 from nir_bridge.surrogate import Slope, as_slope
 from nir_bridge.wiring import delayed_edges
 from unflatten.assemble import Definition, assemble, define, paused_collector
+from unflatten.paths import by_value
 
 _ONE_BATCH_AXIS = (nn.Conv1d, nn.Conv2d, nn.AvgPool2d, SumPool2d)
 
@@ -159,7 +160,7 @@ class _Builder:
         raise NIRBridgeError("the graph has no root")
 
     def _module(self, path: Path, sources: Sources, children: dict[str, nn.Module]) -> Any:
-        ordered = {name: children[name] for name in sorted(children)}
+        ordered = {name: children[name] for name in sorted(children, key=by_value)}
         if path in self.grouping.containers:
             container = nn.Module()
             container._modules.update(ordered)

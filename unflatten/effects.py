@@ -84,7 +84,7 @@ def _chain(nodes: Sequence[FlatNode], before: dict[int, list[int]]) -> None:
         order = order_of(node)
         if transforms and isinstance(node.target, _torch.HigherOrderOperator):
             order = Order.SEQUENCE
-        if order is not Order.FREE:
+        if order not in (Order.FREE, Order.NOTE):
             if order in last:
                 before.setdefault(node.index, []).append(last[order])
             last[order] = node.index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -53,6 +54,20 @@ class ModulePath:
 
 
 ROOT = ModulePath()
+
+
+_NUMBERED = re.compile(r"(.*?)0*([0-9]*)", re.DOTALL)
+
+
+def by_value(name: str) -> tuple[bool, str, int, str, str]:
+    """A sort key for names that are shown: numbers first, and these by their value, at the end of names too.
+
+    >>> sorted(["b", "layer10", "10", "layer2", "9", "a"], key=by_value)
+    ['9', '10', 'a', 'b', 'layer2', 'layer10']
+    """
+    match = _NUMBERED.fullmatch(name)
+    base, digits = match.groups() if match else (name, "")
+    return not name.isdecimal(), base, len(digits), digits, name
 
 
 @lru_cache(maxsize=1 << 17)

@@ -178,3 +178,46 @@ def test_cycles_of_networks_go_up_and_are_dashed(page: Page, tmp_path: Path) -> 
     assert page.run("document.querySelectorAll('path.late').length") == 2
     assert page.run("document.querySelectorAll('path.line').length") == 4
     assert page.messages == []
+
+
+def test_lines_pass_through_the_frames_of_containers_that_nothing_calls(page: Page, tmp_path: Path) -> None:
+    show(page, tmp_path, render.html(unflatten(models.skips(4))))
+    page.run("closeAll(); refresh(); 1")
+    skips = """(() => {
+      const at = (it) => it.path || it.name, ends = new Map();
+      for (const { line } of seen.lines) {
+        const home = clusters.find(it => line.key.startsWith(`${it.id} `));
+        const [, from, to] = line.key.split(" ").map(Number);
+        if (from >= 0 && to >= 0) ends.set(line.key, `${at(thing(from))} ${at(thing(to))}`);
+      }
+      return [...ends.values()].filter(it => /^down\\S* up/.test(it)).sort();
+    })()"""
+    assert page.run(skips) == ["down up"]
+    for name in ("down", "up"):
+        page.run(f"toggle(clusters.find(it => it.path === '{name}')); 1")
+    assert page.run(skips) == ["down.0 up.3", "down.1 up.2", "down.2 up.1", "down.3 up.0"]
+    page.run("choose(clusters.find(it => it.path === 'up.2')); 1")
+    page.frame()
+    # Its skip in three pieces, what comes from up.1, what goes to up.3.
+    assert page.run("document.querySelectorAll('path.lit').length") == 5
+    page.run("toggle(clusters.find(it => it.path === 'up')); 1")
+    assert page.run(skips) == ["down.0 up", "down.1 up", "down.2 up", "down.3 up"]
+    assert page.messages == []
+
+
+def test_the_pieces_of_a_line_meet_at_the_frames(page: Page, tmp_path: Path) -> None:
+    show(page, tmp_path, render.html(unflatten(models.woven(3))))
+    page.run("closeAll(); for (const it of clusters.slice(1)) if (it.loose) toggle(it); 1")
+    ends = page.run("""(() => {
+      const found = {};
+      for (const { line, x, y } of seen.lines) {
+        const ends = [line.points[0], line.points[line.points.length - 1]].map(p => [x + p[0], y + p[1]]);
+        (found[line.key] ??= []).push(...ends);
+      }
+      return Object.values(found);
+    })()""")
+    long = [points for points in ends if len(points) > 2]
+    assert len(long) == 7  # five between the two containers, the input and the output
+    for points in long:
+        places = [(round(x, 6), round(y, 6)) for x, y in points]
+        assert sum(places.count(place) == 2 for place in places) == len(places) - 2

@@ -47,7 +47,7 @@ def test_patterns(view: GraphView) -> None:
     assert paths("layers.*.mlp") == ["layers.0.mlp", "layers.1.mlp"]
     assert paths("layers[0:1]") == ["layers.0"]
     assert paths("layers.[0-31].attn.w[qk]") == [
-        "layers.0.attn.wk", "layers.0.attn.wq", "layers.1.attn.wk", "layers.1.attn.wq",
+        "layers.0.attn.wq", "layers.0.attn.wk", "layers.1.attn.wq", "layers.1.attn.wk",
     ]  # fmt: skip
     assert paths("**.norm?") == ["layers.0.norm1", "layers.0.norm2", "layers.1.norm1", "layers.1.norm2"]
     assert [str(region.path) for region in view.layers[0:2]] == ["layers.0", "layers.1"]
@@ -109,7 +109,7 @@ def test_own_nodes_and_all_nodes(view: GraphView) -> None:
     inside = [node for child in layer for node in child.nodes]
     assert [node.name for node in layer.own_nodes] == ["add", "add_1"]
     assert sorted([*layer.own_nodes, *inside]) == list(layer.nodes)
-    assert [len(child.nodes) for child in layer] == [32, 9, 4, 4]
+    assert [len(child.nodes) for child in layer] == [32, 4, 4, 9]
     assert layer.own_nodes[0] in layer
     assert view.head.nodes[0] not in layer
 

@@ -7,6 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from unflatten.paths import by_value
+
 _LARGEST = 32 << 20
 """The bytes of a program's text up to which it is searched while somebody waits."""
 _STACK = re.compile(rb'"nn_module_stack": "((?:[^"\\]|\\.)*)"')
@@ -38,4 +40,5 @@ def module_paths(file: Path) -> list[str]:
         path = entry.decode().partition(",")[2].partition(",")[0].partition("@")[0]
         names = path.split(".")
         found.update(dict.fromkeys(".".join(names[:size]) for size in range(1, len(names) + 1) if path))
-    return [path for path in found if path.isprintable()]
+    shown = [path for path in found if path.isprintable()]
+    return sorted(shown, key=lambda path: [by_value(name) for name in path.split(".")])

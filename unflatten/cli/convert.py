@@ -77,6 +77,8 @@ def _write_program(output: str, network: NIRModule, batch: int | None) -> None:
     """Writes one step of a network."""
     import torch
 
+    from unflatten.recording.export import tell_hidden
+
     size = () if batch is None else (batch,)
     given = []
     for port in network.input_ports:
@@ -84,6 +86,10 @@ def _write_program(output: str, network: NIRModule, batch: int | None) -> None:
             raise CommandError(f"the shape of input {port.name!r} is not known; give its Input node one")
         given.append(torch.zeros(*size, *port.shape))
     with working("exporting"):
-        program = torch.export.export(network, (*given, network.initial_state(size)))
+        try:
+            program = torch.export.export(network, (*given, network.initial_state(size)))
+        except TypeError as error:
+            tell_hidden(error)
+            raise
     program.example_inputs = None  # whoever loads the file need not trust it for the state's class
     torch.export.save(program, output)

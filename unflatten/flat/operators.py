@@ -25,6 +25,7 @@ class Order(Enum):
     """Which other operators an operator must keep its place among."""
 
     FREE = "none"
+    NOTE = "nothing: it says what a tensor is like, without its values"
     CHECK = "other assertions"
     SEQUENCE = "other operators that draw random numbers or have side effects"
 
@@ -62,6 +63,8 @@ _MODE_FLAGS = ("train", "training", "use_input_stats")
 _NO_DROPOUT = ("dropout", "dropout_p")
 _PURE_MODULES = {operator.__name__, "_operator", math.__name__, builtins.__name__}
 _SILENT_NAMESPACES = ("aten", "prims")
+_NOTES = {torch.ops.aten._assert_tensor_metadata.default}
+"""What capturing adds, at places that only the program's order has: the code would depend on it."""
 
 
 @cache
@@ -100,6 +103,7 @@ def _overload_facts(target: Any) -> Facts:
         order = Order.SEQUENCE
     elif not schema.returns and not writes:
         order = Order.CHECK if target.namespace in _SILENT_NAMESPACES else Order.SEQUENCE
+        order = Order.NOTE if target in _NOTES else order
     return Facts(tuple(argument.name for argument in arguments), writes, views, returns, order, random)
 
 

@@ -45,7 +45,7 @@ def read_program(program: ExportedProgram) -> FlatProgram:
     _refuse_joint(program)
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     inputs = _read_inputs(program, placeholders)
-    paths = _module_paths(program)
+    paths = module_paths(program)
     record = record_of(program)
     aliases = find_aliases(program, paths, record)
     scopes = ScopeReader(paths, aliases)
@@ -77,8 +77,8 @@ def _refuse_joint(program: ExportedProgram) -> None:
         )
 
 
-def _module_paths(program: ExportedProgram) -> tuple[ModulePath, ...]:
-    """Every module path: those that export recorded, then what only the state names."""
+def module_paths(program: ExportedProgram) -> tuple[ModulePath, ...]:
+    """Every module path, in the model's order: those that export recorded, then what only the state names."""
     recorded: dict[ModulePath, None] = {ROOT: None}
     for entry in program.module_call_graph:
         base, at, count = entry.fqn.rpartition("@")

@@ -8,7 +8,8 @@ calls of one module, give the same order.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from unflatten.flat.operators import Order, order_of, written_arguments
@@ -37,10 +38,12 @@ class Arrangement:
 def arrange(grouping: Grouping) -> dict[Draft, Arrangement]:
     """Orders every call, inner ones first, in time linear in items and edges but for a heap's logarithm."""
     done: dict[Draft, Arrangement] = {}
-    for draft in reversed(list(grouping.drafts())):
+    drafts = list(grouping.drafts())
+    calls = Counter(draft.path for draft in drafts)
+    for draft in reversed(drafts):
         own: list[Item] = [*draft.nodes, *draft.children]
         needs = {item: _needs(grouping, draft, item, done) for item in own}
-        items = _schedule(needs, _roots(grouping, draft, needs))
+        items = _schedule(needs, _roots(grouping, draft, needs, calls[draft.path] == 1))
         inputs = _inputs(grouping, draft, items, done)
         done[draft] = Arrangement(items, inputs, _outputs(draft, items, done))
     for draft in grouping.idle:
@@ -69,18 +72,63 @@ def _taken(grouping: Grouping, draft: Draft, item: Item, done: Mapping[Draft, Ar
     return (grouping.operand(item, value, draft) for value in item.operands)
 
 
-def _roots(grouping: Grouping, draft: Draft, needs: Mapping[Item, list[Item]]) -> tuple[list[Item], list[Item]]:
-    """The items that no other item needs: those that compute something, and those that only act."""
+def _roots(
+    grouping: Grouping, draft: Draft, needs: Mapping[Item, list[Item]], alone: bool
+) -> tuple[list[Item], list[Item]]:
+    """What results come from, and what they do without: calls and what only acts, then what nothing uses.
+
+    The latter is left out of written code, so it must not decide the order of anything else.
+    """
     used = {need for found in needs.values() for need in found}
-    free = sorted((item for item in needs if item not in used), key=item_key)
-    if draft.parent is None and draft.form is not None:
-        results = [
-            grouping.resolve(value, draft) for value in draft.form.results if isinstance(value, FlatNode | FlatInput)
-        ]
-        first = [item for value in results if (item := grouping.item_of(value, draft)) is not None]
-        free = list(dict.fromkeys((*first, *free)))
-    acts = [item for item in free if _only_acts(item)]
-    return [item for item in free if not _only_acts(item)], acts
+    asked = _asked(grouping, draft, alone)
+    free = sorted((item for item in needs if item not in used and _gives(item, asked)), key=item_key)
+    first = [item for value in _results(grouping, draft) if (item := grouping.item_of(value, draft)) is not None]
+    if draft.parent is not None:
+        known = set(free)
+        first = [item for item in first if item in known]
+    free = list(dict.fromkeys((*first, *free)))
+    reached = _reached(free, needs)
+    rest = sorted((item for item in needs if item not in reached), key=item_key)
+    return free, sorted(rest, key=_is_idle)
+
+
+def _asked(grouping: Grouping, draft: Draft, alone: bool) -> Collection[Value] | None:
+    """What a call returns or others use of it; None for everything, where that isn't known.
+
+    What others use doesn't tell where a module is called again: its calls are alike, whatever is used of each.
+    """
+    if draft.form is not None:
+        return {*_results(grouping, draft), *draft.outputs}
+    return draft.outputs if alone else None
+
+
+def _results(grouping: Grouping, draft: Draft) -> list[Value]:
+    given = draft.form.results if draft.form else ()
+    return [grouping.resolve(value, draft) for value in given if isinstance(value, FlatNode | FlatInput)]
+
+
+def _reached(starts: Iterable[Item], needs: Mapping[Item, list[Item]]) -> set[Item]:
+    """Items and all that they need."""
+    found: set[Item] = set()
+    pending = list(starts)
+    while pending:
+        item = pending.pop()
+        if item not in found:
+            found.add(item)
+            pending.extend(needs[item])
+    return found
+
+
+def _gives(item: Item, asked: Collection[Value] | None) -> bool:
+    """Whether an item computes something that is asked for."""
+    if _only_acts(item):
+        return False
+    return asked is None or any(node in asked for node in (item.outputs if isinstance(item, Draft) else (item,)))
+
+
+def _is_idle(item: Item) -> bool:
+    """Whether written code does without an item: it computes what is not asked for, or capturing added it."""
+    return isinstance(item, FlatNode) and (order_of(item) is Order.NOTE or not _only_acts(item))
 
 
 def _only_acts(item: Item) -> bool:

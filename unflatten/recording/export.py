@@ -74,7 +74,7 @@ def export(
         try:
             program = torch.export.export(model, args, given, dynamic_shapes=dynamic_shapes, strict=False, **options)
         except TypeError as error:
-            _tell_hidden(error)
+            tell_hidden(error)
             raise
     first: dict[int, str] = {}
     modules = {
@@ -113,8 +113,12 @@ def _describe(module: nn.Module, path: str, first: str) -> RecordedModule:
 _HIDDEN = re.compile(r"submodule `(.+?)`: .* is not an instance of torch\.nn\.Module", re.DOTALL)
 
 
-def _tell_hidden(error: TypeError) -> None:
-    """Tells what torch means where a child's name is that of an attribute of its parent's class."""
+def tell_hidden(error: TypeError) -> None:
+    """Tells what torch means where a child's name is that of an attribute of its parent's class.
+
+    Raises:
+        NotRecordableError: that is so; anything else is left to the caller.
+    """
     hidden = _HIDDEN.match(str(error))
     if hidden is not None:
         raise NotRecordableError(

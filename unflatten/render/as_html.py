@@ -46,7 +46,7 @@ def html(obj: Any, path: str = "") -> str:
 
 def page(drawn: Picture) -> str:
     """The page of a picture."""
-    css, js = _file("page.css"), "\n".join((_file("layout.js"), _file("page.js"), _file("panel.js")))
+    css, js = _file("page.css"), "\n".join((_file("layout.js"), _file("lines.js"), _file("page.js"), _file("panel.js")))
     parts: Mapping[str, str] = {
         "title": escaped(clean(drawn.title, 200)),
         "style": _hash(css),
@@ -78,7 +78,10 @@ def data(drawn: Picture) -> str:
     def told(details: Details) -> list[int]:
         return [text(part) for pair in details for part in pair]
 
-    clusters = [[each.parent, *map(text, _words(each)), each.nodes, told(each.details)] for each in drawn.clusters]
+    clusters = [
+        [each.parent, *map(text, _words(each)), each.nodes, told(each.details), int(not each.called)]
+        for each in drawn.clusters
+    ]
     nodes = [
         [text(each.name), text(each.op), each.cluster, *map(text, _texts(each)), told(each.details)]
         for each in drawn.nodes

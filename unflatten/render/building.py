@@ -65,7 +65,7 @@ class Builder:
     def _container(self, parent: int, path: ModulePath, phase: str) -> int:
         def make() -> Cluster:
             kind, details = self.describe(path)
-            return Cluster(parent, path.name, str(path), kind, phase=phase, details=details)
+            return Cluster(parent, path.name, str(path), kind, phase=phase, details=details, called=False)
 
         return self._made((parent, path), make)
 

@@ -4,7 +4,7 @@
 const GAP_X = 18, GAP_Y = 34, PAD = 14, HEAD = 26, PORT = 8, MANY_BENDS = 3000;
 
 // An order of layers in which all edges but those of cycles go down, below the one of what comes in.
-function layersOf(count, edges, first) {
+function layersOf(count, edges, tops) {
   const out = Array.from({ length: count }, () => []);
   for (const edge of edges) out[edge.a].push(edge);
   const state = new Uint8Array(count), order = [];
@@ -29,7 +29,7 @@ function layersOf(count, edges, first) {
     }
   }
   const layer = new Int32Array(count).fill(1);
-  layer[first] = 0;
+  for (const top of tops) layer[top] = 0;
   const ends = (edge) => (edge.back ? [edge.b, edge.a] : [edge.a, edge.b]);
   for (const item of order.reverse())
     for (const edge of out[item]) if (!edge.back) layer[edge.b] = Math.max(layer[edge.b], layer[item] + 1);
@@ -73,12 +73,30 @@ function mean(cells, fallback) {
   return sum / cells.length;
 }
 
+// The ends of a frame's lines at its top and bottom, as things to lay out: one for all, and one for each that passes.
+function withPorts(count, given) {
+  const edges = given.filter((edge) => edge.a !== edge.b), extra = [{ w: 0, h: 0, side: "top" }, { w: 0, h: 0, side: "bottom" }];
+  const port = (edge, side) => (edge.through ? count + extra.push({ w: 4, h: 0, side, key: edge.key }) - 1 : side === "top" ? count : count + 1);
+  const local = edges.map((edge) => ({ ...edge, a: edge.a < 0 ? port(edge, "top") : edge.a, b: edge.b < 0 ? port(edge, "bottom") : edge.b }));
+  return [edges, extra, local];
+}
+const portsOf = (items, side) => items.flatMap((item, at) => (item.side === side ? [at] : []));
+
+// Which edges go up in the layout of so many items.
+function rising(count, given) {
+  const [edges, extra, local] = withPorts(count, given);
+  const tops = portsOf(extra, "top").map((at) => count + at), bottoms = new Set(portsOf(extra, "bottom").map((at) => count + at));
+  const layer = layersOf(count + extra.length, local, tops);
+  const up = new Map(edges.map((edge, at) => [edge, !bottoms.has(local[at].b) && layer[local[at].a] > layer[local[at].b]]));
+  return given.map((edge) => Boolean(up.get(edge)));
+}
+
 // Rows of cells: one for each item, and one for each bend of an edge that skips rows.
-function rowsOf(items, edges, count) {
-  const layer = layersOf(items.length, edges, count);
-  layer[count] = 0;
-  layer[count + 1] = 0;
-  layer[count + 1] = layer.reduce((most, row) => Math.max(most, row), 0) + 1;
+function rowsOf(items, edges) {
+  const layer = layersOf(items.length, edges, portsOf(items, "top"));
+  for (const side of ["top", "bottom"]) for (const port of portsOf(items, side)) layer[port] = 0;
+  const last = layer.reduce((most, row) => Math.max(most, row), 0) + 1;
+  for (const port of portsOf(items, "bottom")) layer[port] = last;
   const rows = [];
   const put = (cell) => {
     while (rows.length <= cell.row) rows.push([]);
@@ -86,7 +104,7 @@ function rowsOf(items, edges, count) {
     rows[cell.row].push(cell);
     return cell;
   };
-  const cells = items.map((item, at) => put({ w: item.w, h: item.h, enter: item.enter, leave: item.leave, row: layer[at], up: [], down: [] }));
+  const cells = items.map((item, at) => put({ w: item.w, h: item.h, enter: item.enter, leave: item.leave, ports: item.ports, side: item.side, row: layer[at], up: [], down: [] }));
   const link = (above, below) => (above.down.push(below), below.up.push(above));
   let bends = 0;
   for (const edge of edges) {
@@ -132,12 +150,11 @@ function arrange(rows) {
 
 // Places of items, and lines between them, from the top left corner of what is around them.
 // items: [{w, h, enter, leave}], where lines from above and to below meet them, their middle if not given;
-// edges: [{a, b}] by number, where -1 is what comes in at the top and -2 what goes out at the bottom.
+// edges: [{a, b}] by number, where -1 is what comes in at the top and -2 what goes out at the bottom. Those that pass through
+// the frame (`through`) meet it at places of their own (`ports`), and run from b to a if `flip`.
 function layout(items, given) {
-  const count = items.length, edges = given.filter((edge) => edge.a !== edge.b);
-  const all = [...items, { w: 0, h: 0 }, { w: 0, h: 0 }];
-  const local = edges.map((edge) => ({ ...edge, a: edge.a < 0 ? count : edge.a, b: edge.b < 0 ? count + 1 : edge.b }));
-  const [cells, rows] = rowsOf(all, local, count);
+  const count = items.length, [edges, extra, local] = withPorts(count, given);
+  const [cells, rows] = rowsOf([...items, ...extra], local);
   dropUnused(cells, rows, local, count);
   arrange(rows);
   let left = Infinity, right = -Infinity, y = HEAD;
@@ -159,9 +176,10 @@ function layout(items, given) {
   for (const row of rows) for (const cell of row) cell.x += shift;
   const places = cells.slice(0, count).map((cell) => ({ x: cell.x - cell.w / 2, y: cell.top }));
   const height = rows[cells[count + 1].row].length ? y : y - GAP_Y + PAD;
-  const lines = local.map((edge, at) => ({ a: edges[at].a, b: edges[at].b, points: points(edge, cells, count, height), late: edge.late, saved: edge.saved }));
+  const lines = local.map((edge, at) => ({ a: edges[at].a, b: edges[at].b, key: edge.key, passes: edge.passes, points: points(edge, cells, height), late: edge.late, saved: edge.saved }));
   for (const edge of given) if (edge.a === edge.b) lines.push({ ...edge, points: loop(cells[edge.a]) });
-  return { w: right - left + 2 * PAD, h: height, enter: cells[count].x, leave: cells[count + 1].x, places, lines };
+  const ports = new Map(extra.flatMap((port, at) => (port.key ? [[port.key, cells[count + at].x]] : [])));
+  return { w: right - left + 2 * PAD, h: height, enter: cells[count].x, leave: cells[count + 1].x, ports, places, lines };
 }
 
 function dropUnused(cells, rows, edges, count) {
@@ -176,17 +194,19 @@ function loop(cell) {
   return [[right, at(0.8)], [right + 14, at(0.5)], [right, at(0.2)]];
 }
 
-function points(edge, cells, count, height) {
+function points(edge, cells, height) {
   const from = cells[edge.a], to = cells[edge.b];
   const down = from.row <= to.row;
-  const side = (cell) => (down ? 0 : Math.min(16, cell.w / 4)); // beside the lines that go down
-  const leave = from.x + side(from) + (from.leave === undefined ? 0 : from.leave - from.w / 2);
-  const enter = to.x + side(to) + (to.enter === undefined ? 0 : to.enter - to.w / 2);
-  const start = edge.a === count ? [from.x, 0] : [leave, down ? from.top + from.h : from.top];
-  const end = edge.b === count + 1 ? [to.x, height] : [enter, down ? to.top : to.top + to.h];
+  const beside = (cell) => (down ? 0 : Math.min(16, cell.w / 4)); // beside the lines that go down
+  const meet = (cell, usual) => {
+    const port = cell.ports && cell.ports.get(edge.key);
+    return cell.x + (port === undefined ? beside(cell) + (usual === undefined ? 0 : usual - cell.w / 2) : port - cell.w / 2);
+  };
+  const start = from.side ? [from.x, 0] : [meet(from, from.leave), down ? from.top + from.h : from.top];
+  const end = to.side ? [to.x, height] : [meet(to, to.enter), down ? to.top : to.top + to.h];
   const bends = (down ? edge.cells : edge.cells.slice().reverse()).flatMap((bend) => [[bend.x, bend.above], [bend.x, bend.below]]);
   const middle = down ? bends : bends.map((_, at) => bends[at ^ 1]);
-  return [start, ...middle, end];
+  return edge.flip ? [end, ...middle.reverse(), start] : [start, ...middle, end];
 }
 
 // A smooth path through points.

@@ -18,7 +18,8 @@ const nodes = data.nodes.map((row, id) => ({
 }));
 const clusters = data.clusters.map((row, at) => ({
   id: nodes.length + at, parent: row[0], name: text(row[1]), path: text(row[2]), type: text(row[3]), title: text(row[4]),
-  phase: text(row[5]), count: row[6], details: row[7], items: [], inside: [], segments: new Map(), depth: 0, laid: null,
+  phase: text(row[5]), count: row[6], details: row[7], loose: row[8] === 1,
+  items: [], inside: [], strands: new Map(), through: new Map(), depth: 0, laid: null,
 }));
 const thing = (id) => (id < nodes.length ? nodes[id] : clusters[id - nodes.length]);
 const parentOf = (it) => (it.parent < 0 ? null : clusters[it.parent]);
@@ -41,33 +42,12 @@ function firstOf(it) {
   return it.first;
 }
 
-// Each edge is drawn in pieces, one in each module that it goes through: in at the top, out at the bottom.
-function piecesOf(source, target) {
-  const found = [];
-  let a = source, b = target, up = parentOf(a), down = parentOf(b);
-  while (up !== down) {
-    if (up.depth >= down.depth) {
-      found.push([up, a.at, -2]);
-      [a, up] = [up, parentOf(up)];
-    } else {
-      found.push([down, -1, b.at]);
-      [b, down] = [down, parentOf(down)];
-    }
-  }
-  found.push([up, a.at, b.at]);
-  return found;
-}
-const keyOf = (a, b) => (a + 2) * 1048576 + b + 2;
 for (let at = 0; at < data.edges.length; at += 3) {
   const source = nodes[data.edges[at]], target = nodes[data.edges[at + 1]], late = data.edges[at + 2] === 1;
   const saved = source.phase !== target.phase && !source.kind.endsWith("put") && !target.kind.endsWith("put");
   source.into.push(target);
   target.from.push(source);
-  for (const [cluster, a, b] of piecesOf(source, target)) {
-    const key = keyOf(a, b), known = cluster.segments.get(key);
-    if (known) [known.late, known.saved] = [known.late && late, known.saved && saved];
-    else cluster.segments.set(key, { a, b, late, saved });
-  }
+  addStrands(source, target, late, saved);
 }
 
 // What is seen: sizes and places.
@@ -101,7 +81,8 @@ function sizeOf(it) {
 }
 function laidOut(cluster) {
   if (!cluster.laid) {
-    const found = layout(cluster.items.map(sizeOf), [...cluster.segments.values()]);
+    const lines = linesOf(cluster); // before what is inside is laid out: its frames have to know what passes
+    const found = layout(cluster.items.map(sizeOf), lines);
     found.w = Math.max(found.w, 54, widthOf(short(cluster.title), `600 12px ${FACE}`) + 2 * PAD);
     cluster.laid = found;
   }
@@ -109,6 +90,7 @@ function laidOut(cluster) {
 }
 function forget(cluster) {
   for (let at = cluster; at; at = parentOf(at)) at.laid = null;
+  if (cluster.loose) for (const other of clusters) if (other.loose) for (let at = other; at && at.laid; at = parentOf(at)) at.laid = null;
 }
 
 let seen = { frames: [], boxes: [], lines: [], place: new Map() };
@@ -127,7 +109,7 @@ function look() {
     seen.frames.push(place);
     const laid = laidOut(it);
     for (let at = it.items.length - 1; at >= 0; at--) stack.push([it.items[at], x + laid.places[at].x, y + laid.places[at].y]);
-    for (const line of laid.lines) seen.lines.push({ cluster: it, line, x, y, box: [x, y, x + laid.w, y + laid.h] });
+    for (const line of laid.lines) seen.lines.push({ line, x, y, box: [x, y, x + laid.w, y + laid.h] });
   }
 }
 
@@ -176,12 +158,12 @@ function draw() {
   by("frames").replaceChildren(...shown(seen.frames).map(frame));
   by("boxes").replaceChildren(...shown(seen.boxes).map(box));
   const normal = [], marked = [];
-  for (const { cluster, line, x, y, box: bounds } of seen.lines) {
+  for (const { line, x, y, box: bounds } of seen.lines) {
     if (!meets(bounds, area)) continue;
     const ys = line.points.map((point) => point[1]), xs = line.points.map((point) => point[0]);
     if (!meets([x + Math.min(...xs), y + Math.min(...ys), x + Math.max(...xs), y + Math.max(...ys)], area)) continue;
-    const isLit = lit.has(`${cluster.id} ${keyOf(line.a, line.b)}`);
-    (isLit ? marked : normal).push(element("path", { class: `line ${line.late ? "late" : ""} ${line.saved ? "saved" : ""} ${isLit ? "lit" : ""}`, d: pathOf(line.points, x, y) }));
+    const isLit = lit.has(line.key);
+    (isLit ? marked : normal).push(element("path", { class: `line ${line.late ? "late" : ""} ${line.saved ? "saved" : ""} ${line.passes ? "passes" : ""} ${isLit ? "lit" : ""}`, d: pathOf(line.points, x, y) }));
   }
   by("lines").replaceChildren(...normal, ...marked);
 }
@@ -270,7 +252,7 @@ function visible(it) {
 function reveal(it) {
   for (let at = parentOf(it); at; at = parentOf(at)) {
     if (!open.has(at) && !at.only) open.add(at);
-    at.laid = null;
+    forget(at);
   }
   look();
   choose(visible(it));

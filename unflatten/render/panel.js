@@ -30,7 +30,7 @@ function light() {
     for (const [source, target] of [...node.from.map((other) => [other, node]), ...node.into.map((other) => [node, other])]) {
       if (within(source, chosen) && within(target, chosen)) continue;
       if (left-- < 0) return;
-      for (const [cluster, a, b] of piecesOf(source, target)) lit.add(`${cluster.id} ${keyOf(a, b)}`);
+      for (const [home, a, b] of strandsOf(source, target)) lit.add(lineKey(home, shownOf(home, a), shownOf(home, b)));
     }
   }
 }

@@ -37,6 +37,7 @@ class Cluster:
         phase: forward, backward or recompute; empty where there are several inside.
         nodes: how many nodes it has, those of clusters inside included.
         details: what else is known.
+        called: whether it is a call; a container that nothing calls has no inputs and outputs of its own.
     """
 
     parent: int
@@ -48,6 +49,7 @@ class Cluster:
     phase: str = ""
     nodes: int = 0
     details: Details = ()
+    called: bool = True
 
     @property
     def short_type(self) -> str:

@@ -12,7 +12,7 @@ from torch import nn
 from unflatten import _torch
 from unflatten.code.body import Apply, Body, Held, Invoke, Local
 from unflatten.code.uses import locals_of
-from unflatten.source.tidying import device_of, is_pure, mapped
+from unflatten.source.tidying import ASSERT, device_of, is_pure, mapped
 
 Step = Apply | Invoke
 
@@ -34,9 +34,10 @@ def ordered(body: Body, has_effects: Callable[[Invoke], bool], discrete: Collect
 def is_ordered(step: Apply) -> bool:
     """Whether the order of an operator among others of the kind matters: random numbers, checks, writes.
 
+    Checks that capturing adds don't count, since they are left out.
     Of functions that are no operators nothing is known: some begin or end what those between them are part of.
     """
-    if is_pure(step.target):
+    if is_pure(step.target) or step.target is ASSERT:
         return False
     if not isinstance(step.target, _torch.OpOverload):
         return True

@@ -37,7 +37,7 @@ from unflatten.source.shapes import Shapes
 from unflatten.source.signatures import Signature, signature_of
 from unflatten.source.tensors import held_tensors, tensors_of
 from unflatten.source.text import class_name, unused
-from unflatten.source.tidying import devices, tidied, with_moves
+from unflatten.source.tidying import devices, renumbered, tidied, with_moves
 
 CONTAINERS: tuple[type[nn.Module], ...] = (
     nn.ModuleList,
@@ -180,11 +180,17 @@ class Reading:
         return tuple(bodies)
 
     def number(self, module: nn.Module, called: Sequence[int]) -> None:
-        """Puts the bodies of a module in the order of the first calls, whatever the program calls them."""
+        """Puts the bodies of a module in the order of the first calls, whatever the program calls them.
+
+        Those that only differed in what is left out are one.
+        """
         bodies, place = self.tidy[id(module)], place_of(module)
         order = [*called, *(at for at in range(len(bodies)) if at not in called)]
-        numbers = self.numbers[id(module)] = tuple(order.index(at) for at in range(len(bodies)))
-        self.tidy[id(module)] = tuple(bodies[at] for at in order)
+        keys = [renumbered(body).key() for body in bodies] if len(bodies) > 1 else [None] * len(bodies)
+        firsts = {key: bodies[at] for at, key in reversed([(at, keys[at]) for at in order])}
+        distinct = list(dict.fromkeys(keys[at] for at in order))
+        numbers = self.numbers[id(module)] = tuple(map(distinct.index, keys))
+        self.tidy[id(module)] = tuple(firsts[key] for key in distinct)
         calls = tuple(
             replace(call, body=numbers[call.body]) if call.body < len(numbers) else call for call in place.calls
         )

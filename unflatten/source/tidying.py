@@ -192,6 +192,29 @@ def _without_dead(body: Body) -> Body:
     return replace(body, steps=tuple(steps))
 
 
+def renumbered(body: Body) -> Body:
+    """A body whose values are numbered in the order in which it comes to them, whatever has been left out of it."""
+    numbers: dict[int, int] = {}
+
+    def number(leaf: Any) -> Any:
+        return Local(numbers.setdefault(leaf.index, len(numbers))) if isinstance(leaf, Local) else leaf
+
+    def local(index: int) -> int:
+        return numbers.setdefault(index, len(numbers))
+
+    parameters = tuple(
+        replace(each, leaves=tuple((local(index), access) for index, access in each.leaves)) for each in body.parameters
+    )
+    steps: list[Apply | Invoke] = []
+    for step in body.steps:
+        new = replace(step, args=mapped(step.args, number), kwargs=mapped(step.kwargs, number))
+        if isinstance(new, Apply):
+            steps.append(replace(new, out=local(new.out)))
+        else:
+            steps.append(replace(new, outs=tuple((local(index), access) for index, access in new.outs)))
+    return replace(body, parameters=parameters, steps=tuple(steps), result=mapped(body.result, number))
+
+
 def _narrowed(step: Invoke, used: set[int]) -> Invoke:
     """A call without the names of results that nothing uses."""
     outs = tuple(out for out in step.outs if out[0] in used)

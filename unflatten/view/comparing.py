@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from unflatten.paths import ModuleCall
+from unflatten.paths import ROOT, ModulePath
 from unflatten.view.index import WORK, Index
+from unflatten.view.order import walked
 from unflatten.view.values import Phase
 
-_Place = tuple[str, Phase]
+_Place = tuple[ModulePath, int, str, Phase]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,18 @@ class Diff:
 
 
 def compare(first: Index, second: Index) -> Diff:
-    """Compares the operators of each call; their order inside of a call does not count."""
+    """Compares the operators of each call; their order inside of a call does not count.
+
+    Changes come in the model's order, calls by number, phases by name.
+    """
     left, right = _operators(first), _operators(second)
+    rank = {path: at for at, path in enumerate(walked(first.children, second.children))}
     changes = []
-    for place in sorted({*left, *right}, key=lambda each: (each[0], each[1].value)):
+    for place in sorted({*left, *right}, key=lambda each: (rank[each[0]], each[1], each[2], each[3].value)):
         removed = left.get(place, Counter()) - right.get(place, Counter())
         added = right.get(place, Counter()) - left.get(place, Counter())
         if removed or added:
-            changes.append(Change(*place, tuple(sorted(removed.items())), tuple(sorted(added.items()))))
+            changes.append(Change(*place[2:], tuple(sorted(removed.items())), tuple(sorted(added.items()))))
     return Diff(tuple(changes))
 
 
@@ -67,6 +72,7 @@ def _operators(index: Index) -> dict[_Place, Counter[str]]:
     for node in index.nodes:
         owner = index.owners[node]
         if owner.kind in WORK:
-            call: ModuleCall | str = owner.scope[-1] if owner.scope else ""
-            found.setdefault((str(call), owner.phase), Counter())[str(node.target)] += 1
+            call = owner.scope[-1] if owner.scope else None
+            place = (call.path, call.index, str(call), owner.phase) if call else (ROOT, 0, "", owner.phase)
+            found.setdefault(place, Counter())[str(node.target)] += 1
     return found

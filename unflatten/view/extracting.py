@@ -13,6 +13,7 @@ from unflatten.errors import ViewError
 from unflatten.paths import Scope
 from unflatten.view.contracting import gather, put
 from unflatten.view.index import Index
+from unflatten.view.order import tell
 from unflatten.view.origins import write_origin
 from unflatten.view.owners import enclosing
 from unflatten.view.ports import Port, inputs_of, outputs_of
@@ -42,7 +43,9 @@ def extract(index: Index, root: nn.Module, nodes: Sequence[fx.Node], *, named: b
         graph.output({port.name: result for port, result in zip(outputs, results, strict=True)})
     else:
         graph.output(results[0] if len(results) == 1 else tuple(results))
-    return fx.GraphModule(root, graph)
+    module = fx.GraphModule(root, graph)
+    tell(module, index.children)
+    return module
 
 
 def ports_of(index: Index, root: nn.Module, nodes: Sequence[fx.Node]) -> tuple[list[Port], tuple[Port, ...]]:

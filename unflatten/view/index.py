@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from unflatten.paths import ROOT, ModulePath, Scope
 from unflatten.view.backward import own_backward
 from unflatten.view.carrying import carry
 from unflatten.view.metadata import Metadata
+from unflatten.view.order import in_order, ranks
 from unflatten.view.owners import Draft, begin, own_forward, own_inputs
 from unflatten.view.roles import Roles, read_roles
 from unflatten.view.values import Kind, Owner, Phase
@@ -32,7 +33,7 @@ class Index:
         owners: of each node.
         roles: what inputs and outputs stand for.
         groups: the positions of the nodes of each scope and phase that compute something.
-        children: the names of the modules inside each module, in order.
+        children: the names of the modules inside each module, in the model's order as far as that is known.
         calls: of each module, the numbers of its calls.
         types: the dotted class names of modules.
         kept: what was found out from the graph as it is, by what that is called.
@@ -50,6 +51,7 @@ class Index:
     state: dict[ModulePath, dict[str, fx.Node]] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
     _scopes: dict[int, Scope] = field(default_factory=dict)
+    _known: tuple[ModulePath, ...] = ()
     _inside: dict[ModulePath, list[int]] = field(default_factory=dict)
     _metadata: Metadata = field(default_factory=Metadata)
 
@@ -74,6 +76,7 @@ class Index:
         index = Index(nodes, draft.position, dict(zip(nodes, owners, strict=True)), roles)
         index.types[ROOT] = draft.stacks.root_type
         index._group(owners)
+        index._link(ranks(graph, forward or program, index.state))
         index._metadata = draft.metadata
         return index
 
@@ -100,7 +103,7 @@ class Index:
                 self.state.setdefault(owner.path, {})[name] = node
                 known.setdefault(owner.path)
         self._place(known)
-        self._link(known)
+        self._known = tuple(known)
 
     def _place(self, known: dict[ModulePath, None]) -> None:
         """Notes the calls and classes of modules, and which scopes are in which."""
@@ -117,9 +120,9 @@ class Index:
             known.update(around)
         self.calls = {path: sorted(found) for path, found in calls.items()}
 
-    def _link(self, known: Iterable[ModulePath]) -> None:
+    def _link(self, rank: Mapping[ModulePath, int]) -> None:
         children: dict[ModulePath, set[str]] = {ROOT: set()}
-        for path in known:
+        for path in self._known:
             while path != ROOT:
                 siblings = children.setdefault(path.parent, set())
                 if path.name in siblings:
@@ -127,7 +130,7 @@ class Index:
                 siblings.add(path.name)
                 children.setdefault(path, set())
                 path = path.parent  # noqa: PLW2901
-        self.children = {path: sorted(names, key=natural) for path, names in children.items()}
+        self.children = {path: in_order(path, names, rank) for path, names in children.items()}
 
     def work(self, path: ModulePath, call: int | None, phase: Phase | None, *, own: bool = False) -> list[fx.Node]:
         """The nodes of a module's calls, or of one of them, in the graph's order."""
@@ -160,12 +163,3 @@ def _up(path: ModulePath, known: Mapping[ModulePath, None]) -> Iterator[ModulePa
     while path not in known:
         yield path
         path = path.parent
-
-
-def natural(name: str) -> tuple[int, int, str]:
-    """Sorts numbers by value and before names.
-
-    >>> sorted(["b", "10", "9", "a"], key=natural)
-    ['9', '10', 'a', 'b']
-    """
-    return (0, int(name), "") if name.isdecimal() else (1, 0, name)

@@ -237,7 +237,11 @@ class Region(Part):
 
     @property
     def children(self) -> Mapping[str, Region]:
-        """The modules inside, by name."""
+        """The modules inside, by name, in the model's order.
+
+        A program tells that order. A graph alone tells only that of its parameters: numbers come first, by value; then
+        the modules that hold parameters, in the order of these; then the others by name.
+        """
         index = self._view.index
         self._check(index)
         return {name: self._inside(self.path / name) for name in index.children[self.path]}

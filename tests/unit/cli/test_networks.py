@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nir
 import numpy as np
 import pytest
 import torch
 
 from nir_bridge import from_nir, to_nir, write
 from nir_bridge.files import read
+from tests.support.nir_graphs import gain, sink, source
 from tests.unit.cli.calling import call, refused
 
 TREE = """\
@@ -92,6 +94,17 @@ def test_convert(folder: Path, tmp_path: Path) -> None:
     assert call("convert", str(folder / "network.nir"), str(again)).code == 0
     assert call("tree", str(again)).out == TREE
     assert read(again).nodes.keys() == {"input", "fc", "rec.lif", "rec.w", "output"}
+
+
+@pytest.mark.parametrize("name", ["forward", "training", "register_buffer"])
+def test_names_that_torch_export_cannot_take_are_told(tmp_path: Path, name: str) -> None:
+    made = nir.NIRGraph({"i": source(1), name: gain(3), "o": sink(1)}, [("i", name), (name, "o")])
+    network = str(tmp_path / "network.nir")
+    nir.write(network, made)
+    assert f"  {name} " in call("tree", network).out
+    found = f"module '{name}' has the name of an attribute of its parent's class"
+    refused("convert", network, str(tmp_path / "step.pt2"), found=found)
+    refused("source", network, str(tmp_path / "net"), found=found)
 
 
 def test_draw(folder: Path, tmp_path: Path) -> None:

@@ -330,6 +330,15 @@ def test_any_name(name: str, tmp_path: Path) -> None:
     assert from_nir(tmp_path / "graph.nir").print_readable() == net.print_readable()
 
 
+def test_numbered_nodes_are_in_the_order_of_their_numbers() -> None:
+    names = [str(at) for at in range(12)]
+    made = nir.NIRGraph(
+        {"i": source(1), **{name: gain(1) for name in names}, "o": sink(1)},
+        [*zip(["i", *names], [*names, "o"], strict=True)],
+    )
+    assert [name for name, _ in from_nir(made).named_children()] == names
+
+
 def test_a_slash_in_a_name_survives_a_file(tmp_path: Path) -> None:
     made = nir.NIRGraph({"i": source(1), "a/b": gain(3), "o": sink(1)}, [("i", "a/b"), ("a/b", "o")])
     nir.write(tmp_path / "graph.nir", made)

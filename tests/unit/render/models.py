@@ -41,6 +41,55 @@ class Net(nn.Module):
         return self.layers[0](y)
 
 
+class Up(nn.Module):
+    """Takes a skip connection."""
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        return torch.cat([x, skip], -1).sin()
+
+
+class Skips(nn.Module):
+    """A U-Net: what goes down in one list comes up in another."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.down = nn.ModuleList([nn.Sequential(nn.ReLU(), nn.Tanh()) for _ in range(depth)])
+        self.up = nn.ModuleList([Up() for _ in range(depth)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        skips = []
+        for down in self.down:
+            x = down(x)
+            skips.append(x)
+        for up in self.up:
+            x = up(x, skips.pop())
+        return x
+
+
+class Woven(nn.Module):
+    """Two lists whose modules take turns."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.acts = nn.ModuleList([nn.Tanh() for _ in range(depth)])
+        self.norms = nn.ModuleList([nn.LayerNorm(4) for _ in range(depth)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for act, norm in zip(self.acts, self.norms, strict=True):
+            x = norm(act(x))
+        return x
+
+
+def skips(depth: int) -> ExportedProgram:
+    """`Skips` as a program."""
+    return torch.export.export(Skips(depth), (torch.ones(2, 4),))
+
+
+def woven(depth: int) -> ExportedProgram:
+    """`Woven` as a program."""
+    return torch.export.export(Woven(depth), (torch.ones(2, 4),))
+
+
 @cache
 def program() -> ExportedProgram:
     """`Net` as a program."""
@@ -77,7 +126,7 @@ def hostile() -> Picture:
 
 def tower(layers: int, size: int) -> Picture:
     """Layers of two modules each, `size` nodes in the first and a sum around it."""
-    clusters = [Cluster(-1, "", type_name="Tower"), Cluster(0, "layers", "layers", "ModuleList")]
+    clusters = [Cluster(-1, "", type_name="Tower"), Cluster(0, "layers", "layers", "ModuleList", called=False)]
     nodes = [Node("x", "x", 0, "2x8 f32", Shape.INPUT)]
     edges: list[Edge] = []
     for layer in range(layers):
