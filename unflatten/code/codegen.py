@@ -17,6 +17,7 @@ import torch
 
 from unflatten.code.blocks import mode_text
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
+from unflatten.code.labels import fresh
 from unflatten.code.nesting import Access, Item, Leaf, Made, Rebuilt, reached
 from unflatten.code.spelling import ATOM, Text, spell
 from unflatten.code.uses import last_uses, locals_of, use_counts
@@ -360,10 +361,8 @@ class Writer:
         """The name of something that has no Python text of its own."""
         key = hash(value) if isinstance(value, torch.device) else id(value)
         if key not in self.object_names:
-            base = base if is_plain(base) else "value"
-            name, count = base, 1
-            while name in self.objects or name in _TAKEN or name in self.body.names or name in self.variables:
-                name, count = f"{base}_{count}", count + 1
+            taken = {*self.objects, *_TAKEN, *self.body.names, *self.variables}
+            name = fresh(base if is_plain(base) else "value", taken)
             self.objects[name] = value
             self.object_names[key] = name
         return self.object_names[key]
