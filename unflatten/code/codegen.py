@@ -362,9 +362,8 @@ class Writer:
         key = hash(value) if isinstance(value, torch.device) else id(value)
         if key not in self.object_names:
             taken = {*self.objects, *_TAKEN, *self.body.names, *self.variables}
-            name = fresh(base if is_plain(base) else "value", taken)
+            self.object_names[key] = name = fresh(base if is_plain(base) else "value", taken)
             self.objects[name] = value
-            self.object_names[key] = name
         return self.object_names[key]
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
