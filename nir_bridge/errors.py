@@ -32,7 +32,7 @@ class UnmappedNodeError(NodeMapError):
 
 
 class DynamicsError(NIRBridgeError, ValueError):
-    """A discretisation is not one of those that there are."""
+    """A discretisation is not one of those that there are, or too coarse for what a network does."""
 
 
 class StateError(NIRBridgeError, ValueError):

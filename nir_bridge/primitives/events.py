@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from nir_bridge.dynamics import Dynamics
+from nir_bridge.errors import DynamicsError
 from nir_bridge.surrogate import Slope, spike
 
 _HALVINGS = 50
 """How often an interval that holds the time of a spike is halved: down to the precision of a double."""
 
-_MOST = 64
+_MOST = 1000
 """How many spikes of one neuron a step looks for: a reset just below the threshold would give any number of them."""
 
 
@@ -122,7 +123,7 @@ def current_and_fire(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Spikes, current and potential after one step; the times of spikes are found by halving.
 
-    There is at most one spike where the rules say so; else as many as come, one after the other, up to 64.
+    There is at most one spike where the rules say so; else as many as come, one after the other.
 
     Args:
         values: current and potential before.
@@ -130,6 +131,9 @@ def current_and_fire(
         constants: as `synapse` takes them.
         levels: threshold and reset.
         rules: the rules, and the surrogate's slope.
+
+    Raises:
+        DynamicsError: a neuron spikes more than 1,000 times.
     """
     (i, v), (threshold, v_reset), (dynamics, slope) = values, levels, rules
     end_i, end_v = synapse(i, v, goal, constants, dynamics.dt)
@@ -138,7 +142,7 @@ def current_and_fire(
     crossed = end_v >= threshold
     count = torch.ones_like(end_v)
     now = crossed
-    for _ in range(_MOST if dynamics.multi_spike else 1):
+    for _ in range(_MOST):
         time = _reached(i, v, goal, constants, (threshold, left))
         then_i, _ = synapse(i, v, goal, constants, time)
         left = left - time
@@ -148,6 +152,11 @@ def current_and_fire(
         if not dynamics.multi_spike or not now.any():
             break
         count = count + now
+    else:
+        raise DynamicsError(
+            f"a CubaLIF spikes more than {_MOST:,} times in one step of {dynamics.dt:g} s: take a smaller dt, a "
+            "v_reset further below v_threshold, weaker inputs, or multi_spike=False"
+        )
     return _spikes(end_v, threshold, crossed, count, slope), end_i, last
 
 

@@ -8,7 +8,7 @@ import nir
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nir_bridge import Dynamics
@@ -52,6 +52,7 @@ def test_equations(kind: type[nir.NIRNode], rules: Dynamics, data: st.DataObject
     if rules.integration == "event":
         xs = xs * 1.0371  # so that no spike falls on the very end of a step
     expected = expected_of(block, xs.numpy(), rules)
+    assume(rules.integration != "event" or np.abs(expected).max() < 1_000)  # more spikes are an error of their own
     for layerwise in (False, True):
         with torch.no_grad():
             ys = net.run(xs, layerwise=layerwise)[0]

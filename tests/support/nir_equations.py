@@ -16,8 +16,6 @@ from nir_bridge import Dynamics
 
 Array = NDArray[np.float64]
 State = dict[str, Any]
-MOST_SPIKES = 10_000
-"""How many spikes of one neuron in one step are looked for, one after the other."""
 
 
 def step(node: nir.NIRNode, x: Array, state: State, rules: Dynamics) -> Array:  # noqa: PLR0911
@@ -199,7 +197,7 @@ def event(node: Any, one: dict[str, float], now: tuple[float, float, float], rul
     left, count = rules.dt, 0
     alone = isinstance(node, nir.CubaLIF) and not rules.multi_spike
     restart = one["v_reset"] if "v_reset" in one and rules.reset == "v_reset" else 0.0
-    most = 1 if alone or restart >= one.get("v_threshold", 0.0) else MOST_SPIKES
+    most = 1 if alone or restart >= one.get("v_threshold", 0.0) else 1_001
     while True:
         end_v, end_i = solved(node, one, (v, i, x), left, rules)
         if "v_threshold" not in one or count == most or end_v < one["v_threshold"]:

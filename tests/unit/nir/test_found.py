@@ -195,6 +195,27 @@ def test_several_spikes_of_a_current_in_a_step() -> None:
     assert 0 <= state["n.v"].item() < 1
 
 
+@pytest.mark.parametrize("gain_of_current", [8.0, 32.0])
+def test_all_spikes_of_a_current_in_a_step_are_counted(gain_of_current: float) -> None:
+    one = np.ones(1)
+    node = nir.CubaLIF(1e-9 * one, 1e-4 * one, gain_of_current * one, 0 * one, 0.25 * one, 0.125 * one, one)
+    rules = Dynamics(integration="event", multi_spike=True)
+    spikes, _ = from_nir(graph([("i", "n"), ("n", "o")], n=node), dynamics=rules, dtype=torch.float64)(
+        torch.ones(1, dtype=torch.float64)
+    )
+    period = np.log((gain_of_current - 0.125) / (gain_of_current - 0.25))  # in units of tau_mem, which is dt
+    first = np.log(gain_of_current / (gain_of_current - 0.25))
+    assert spikes.item() == 1 + np.floor((1 - first) / period)  # the current is there at once
+
+
+def test_more_spikes_than_a_step_can_look_for_are_an_error() -> None:
+    one = np.ones(1)
+    node = nir.CubaLIF(5e-4 * one, 5e-4 * one, 400 * one, 0 * one, one, (1 - 1e-6) * one, one)
+    net = from_nir(graph([("i", "n"), ("n", "o")], n=node), dynamics=Dynamics(integration="event", multi_spike=True))
+    with pytest.raises(DynamicsError, match=r"more than 1,000 times in one step.*smaller dt"):
+        net(torch.ones(1))
+
+
 @pytest.mark.parametrize("kind", [nir.LIF, nir.CubaLIF])
 def test_exact_neurons_that_reset_to_their_threshold_go_on(kind: type[nir.NIRNode]) -> None:
     one = np.ones(1)
