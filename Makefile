@@ -30,9 +30,10 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/pytest -n auto --quiet
 
-# The same tests, and what they leave out.
+# The same tests, and what they leave out (tests/coverage.md says why).
 coverage: $(VENV)/.installed
-	$(BIN)/pytest -n auto --quiet --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -n auto --quiet --cov --cov-report=json:coverage.json
+	$(BIN)/python tools/check_coverage.py coverage.json
 
 # Without their dependencies: they ask for another nir, for torchvision, for drivers.
 test-frameworks: $(VENV)/.installed
