@@ -116,6 +116,8 @@ class State(Mapping[str, Any]):
     def replace(self, parts: Mapping[str, Any]) -> State:
         """A state with other values at some paths.
 
+        What cycles of several graphs need of one module is kept for each of them; all of it is replaced.
+
         Raises:
             StateError: there is nothing at a path.
         """
@@ -124,7 +126,8 @@ class State(Mapping[str, Any]):
         made = self
         for path, value in parts.items():
             _walk(made, path)
-            made = _replaced(made, _steps(made, path) or (), value)
+            for steps in tuple(_places(made, path)):
+                made = _replaced(made, steps, value)
         return made
 
     def tensors(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -178,25 +181,22 @@ def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
 
 def _walk(state: State, path: str) -> Any:
     """What is at a path."""
-    steps = _steps(state, path)
+    steps = next(_places(state, path), None)
     if steps is None:
         raise StateError(f"the state has nothing at {path!r}; it has {', '.join(state)}")
     return at_path(state, steps)
 
 
-def _steps(state: Any, path: str) -> tuple[str, ...] | None:
-    """The parts that a path goes through; the names of parts may hold dots, so that longer ones are tried first."""
+def _places(state: Any, path: str) -> Iterator[tuple[str, ...]]:
+    """The parts that a path goes through; the names of parts may hold dots, so that there may be several ways."""
     if not isinstance(state, State):
-        return None
+        return
     parts = dict(state)
     if path in parts:
-        return (path,)
+        yield (path,)
     for name in sorted(parts, key=len, reverse=True):
         if path.startswith(f"{name}."):
-            rest = _steps(parts[name], path[len(name) + 1 :])
-            if rest is not None:
-                return (name, *rest)
-    return None
+            yield from ((name, *rest) for rest in _places(parts[name], path[len(name) + 1 :]))
 
 
 def _replaced(state: State, steps: tuple[str, ...], value: Any) -> State:

@@ -30,6 +30,17 @@ def braille(**options: Any) -> Any:
     return from_nir(BRAILLE, **options)
 
 
+def test_what_two_cycles_keep_of_one_module_is_replaced_in_both() -> None:
+    inner = graph([("i", "s"), ("s", "o"), ("o", "i")], s=gain(0.5))
+    net = from_nir(graph([("i", "g"), ("g", "o"), ("g", "g")], g=inner))
+    xs = torch.ones(4, 1)
+    ys, _ = net.run(xs)
+    _, half = net.run(xs[:2])
+    restored = net.initial_state().replace(dict(half.tensors()))  # what is in a file
+    for layerwise in (True, False):
+        assert torch.equal(net.run(xs[2:], restored, layerwise=layerwise)[0], ys[2:])
+
+
 def test_code_is_readable() -> None:
     net = braille()
     assert net.code == (
