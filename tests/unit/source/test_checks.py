@@ -94,6 +94,6 @@ def test_a_branch_that_holds_a_tensor_of_its_own_is_refused() -> None:
     def forward(x: torch.Tensor) -> Any:
         return torch.cond(x.sum() > 0, lambda a: a * torch.tensor([1.0, 2.0, 3.0, 4.0]), lambda a: a - 1, (x,))
 
-    with pytest.raises(SourceError, match="a graph inside of the program holds _tensor_constant0, a Tensor.*a buffer"):
+    with pytest.raises(SourceError, match=r"a graph inside of the program holds _tensor_constant0, a Tensor.*a buffer"):
         source.text_of(unflatten.export(Plain(forward), (X,)))
     assert "torch.ops.higher_order.cond(" in source.text_of(unflatten.export(Plain(branching), (X,)))
