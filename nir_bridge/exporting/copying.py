@@ -41,15 +41,13 @@ def placed(node: nir.NIRNode, takes: Shape | None, gives: Shape | None) -> nir.N
     return node
 
 
-def key_of(node: Any) -> Hashable:
+def key_of(node: nir.NIRNode) -> Hashable:
     """Equal for nodes that are the same, arrays and all."""
     if isinstance(node, nir.NIRGraph):
         nodes = tuple((name, key_of(inner)) for name, inner in node.nodes.items())
         return ("graph", nodes, tuple(node.edges))
-    if isinstance(node, nir.NIRNode):
-        held = ((item.name, _frozen(getattr(node, item.name, None))) for item in fields(node))
-        return (type(node), tuple(held))
-    return _frozen(node)
+    held = ((item.name, _frozen(getattr(node, item.name, None))) for item in fields(node))
+    return (type(node), tuple(held))
 
 
 def _frozen(value: Any) -> Hashable:

@@ -8,7 +8,7 @@ from typing import Any
 
 from unflatten._torch import TreeSpec
 from unflatten.calls.specs import Spec
-from unflatten.code.nesting import Access, accesses, reached
+from unflatten.code.nesting import Access, Leaf, accesses, reached
 from unflatten.flat.packing import pack_spec, unpack_spec
 
 
@@ -62,8 +62,10 @@ def _unpack_arguments(
 
 
 def path_text(access: Access) -> str:
-    """Steps as they are written after a name: `['k'][0]`."""
-    return reached("", access, "leaves")
+    """Steps as they are written after a name: `['k'][0]`, and `[leaf 0]` where only pytree gets."""
+    return "".join(
+        f"[leaf {step.index}]" if isinstance(step, Leaf) else reached("", (step,), "leaves") for step in access
+    )
 
 
 def describe(specs: Sequence[Spec]) -> str:

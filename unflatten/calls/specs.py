@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,16 +89,6 @@ def _size(size: int | torch.SymInt) -> Any:
     if expression is None:
         return int(size)
     return int(expression) if expression.is_Integer else expression
-
-
-def symbols_of(specs: Iterator[Spec]) -> set[str]:
-    """The names of the symbols that specs determine: those that stand alone somewhere."""
-    found = set()
-    for spec in specs:
-        parts = spec.shape if isinstance(spec, TensorSpec) else ()
-        parts = (spec.expression,) if isinstance(spec, NumberSpec) else parts
-        found |= {str(part) for part in parts if getattr(part, "is_Symbol", False)}
-    return found
 
 
 @dataclass(frozen=True, slots=True)

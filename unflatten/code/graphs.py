@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
 from unflatten import _torch
+from unflatten._torch import TreeSpec
 from unflatten.code.body import Apply, Body, Held, Invoke, Local
 from unflatten.code.nesting import Access, Attr, Item, Made, Rebuilt
 from unflatten.fields import make
@@ -103,9 +105,39 @@ class _GraphWriter:
     def built(self, value: Rebuilt | Made) -> fx.Node:
         """A container or object that an fx graph has no constant for."""
         if isinstance(value, Made):
-            return self.graph.call_function(make, (value.kind,), self.argument(value.fields))  # type: ignore[arg-type]
-        leaves = [self.argument(leaf) for leaf in value.leaves]
-        return self.graph.call_function(_torch.rebuild, (leaves, value.spec))  # type: ignore[arg-type]
+            return self.graph.call_function(Making(value.kind), (), self.argument(value.fields))
+        leaves = tuple(self.argument(leaf) for leaf in value.leaves)
+        return self.graph.call_function(Rebuilding(value.spec), leaves)
+
+
+@dataclass(frozen=True)
+class Making:
+    """Makes an object of a class from its fields. The class is no argument: the code of a graph can't hold one."""
+
+    kind: type
+
+    @property
+    def __name__(self) -> str:
+        return f"make_{self.kind.__name__}"
+
+    def __call__(self, **fields: Any) -> Any:
+        """The object."""
+        return make(self.kind, **fields)
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """Puts leaves together as a spec says, which the code of a graph can't hold either."""
+
+    spec: TreeSpec
+
+    @property
+    def __name__(self) -> str:
+        return "rebuild"
+
+    def __call__(self, *leaves: Any) -> Any:
+        """The container."""
+        return _torch.rebuild(list(leaves), self.spec)
 
 
 class _Modes:

@@ -86,5 +86,8 @@ def _held(graph: fx.GraphModule, node: fx.Node) -> SubGraph:
     for name in str(node.target).split("."):
         value = getattr(value, name)
     if not isinstance(value, fx.GraphModule):
-        raise SourceError(f"a graph inside of the program holds {node.target}, a {type(value).__name__}")
+        raise SourceError(
+            f"a graph inside of the program holds {node.target}, a {type(value).__name__}; make it a buffer of the "
+            "module, or an operand of the branch or loop"
+        )
     return SubGraph(str(node.target), value)

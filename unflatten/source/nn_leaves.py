@@ -88,8 +88,6 @@ def _arguments(module: nn.Module) -> Iterator[tuple[str, Any]]:
                 yield name, held is not None
         elif name in _BIAS:
             yield name, getattr(module, name, None) is not None
-        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            continue
 
 
 def _one_for_all(module: nn.Module, arguments: Mapping[str, Any], name: str) -> Any:

@@ -44,26 +44,27 @@ def _in_a_shell(command: str, folder: Path) -> str:
     assert bash is not None
     env = {"PATH": f"{script.parent}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
     process = subprocess.run([bash, "-ec", command], cwd=folder, env=env, capture_output=True, text=True, check=False)
-    assert (process.returncode, process.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, ""), command
     return process.stdout
 
 
 def _here(command: str) -> str:
     command, tells_code = command.removesuffix("; echo $?"), command.endswith("; echo $?")
     program, *arguments = shlex.split(command)
-    assert program == "unflatten"
+    assert program == "unflatten", command
     answer = call(*arguments)
     if tells_code:
         return f"{answer.out}{answer.code}\n"
-    assert answer.code == 0, answer
+    assert answer.code == 0, (command, answer)
     return answer.out
 
 
-@pytest.mark.parametrize(("command", "expected"), COMMANDS)
-def test_commands(files: Path, monkeypatch: pytest.MonkeyPatch, command: str, expected: str) -> None:
+def test_commands(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one test, since the later commands read what the earlier ones wrote."""
     monkeypatch.chdir(files)
-    out = _in_a_shell(command, files) if set("|>") & set(command) else _here(command)
-    assert not expected or doctest.OutputChecker().check_output(expected, out, FLAGS), out
+    for command, expected in COMMANDS:
+        out = _in_a_shell(command, files) if set("|>") & set(command) else _here(command)
+        assert not expected or doctest.OutputChecker().check_output(expected, out, FLAGS), f"$ {command}\n{out}"
 
 
 def test_every_command_is_on_the_page() -> None:

@@ -20,6 +20,10 @@ IMAGE = torch.linspace(-1, 1, 2 * 3 * 6 * 4).reshape(2, 3, 6, 4)
 Forward = Callable[[Any, torch.Tensor], Any]
 
 
+def call(name: str, *args: Any, **kwargs: Any) -> Any:
+    return getattr(torch, name)(*args, **kwargs)
+
+
 def layers(forward: Forward) -> nn.Module:
     torch.manual_seed(0)
     return model(forward, a=nn.Linear(4, 4), b=nn.Linear(4, 4, bias=False)).eval()
@@ -78,6 +82,15 @@ NODES: list[tuple[Forward, list[str]]] = [
     (lambda self, x: self.a(x) + torch.zeros_like(x), ["Affine"]),
     (lambda self, x: F.linear(x, self.b.weight), ["Linear"]),
     (lambda self, x: x @ self.b.weight, ["Linear"]),
+    (lambda self, x: self.a.bias * self.a(x), ["Affine", "Scale"]),
+    (lambda self, x: torch.mul(input=x, other=self.a.bias), ["Scale"]),
+    (lambda self, x: torch.rsub(self.a(x), x), ["Affine", "Scale"]),
+    (lambda self, x: (self.a(x) > self.a.bias).float(), ["Affine", "Threshold"]),
+    (lambda self, x: torch.lt(self.a.bias, self.a(x)).float(), ["Affine", "Threshold"]),
+    (lambda self, x: torch.flatten(self.a(x), 0, 0)[:], ["Affine"]),
+    (lambda self, x: self.a(x).squeeze(1).type_as(x), ["Affine"]),
+    (lambda self, x: x + torch.ones(4) + 3, ["Affine"]),
+    (lambda self, x: (x * 2 + torch.ones(4)) * 2 + 3, ["Scale", "Affine", "Scale", "Affine"]),
     (lambda self, x: torch.flatten(self.a(x), 1), ["Affine", "Flatten"]),
     (lambda self, x: (self.a(x) > 0.25).float(), ["Affine", "Threshold"]),
     (lambda self, x: F.batch_norm(self.a(x), torch.ones(4), torch.ones(4) * 2, eps=0.5), ["Affine"]),
@@ -99,6 +112,7 @@ IMAGES: list[tuple[Forward, list[str]]] = [
     (lambda _, x: F.conv2d(x, torch.ones(2, 3, 2, 1) / 8, stride=(2, 1)) + torch.ones(2, 1, 1), ["Conv2d"]),
     (lambda _, x: x + torch.arange(3.0).reshape(3, 1, 1), ["Conv2d"]),
     (lambda _, x: x + torch.arange(4.0), ["Affine"]),
+    (lambda _, x: F.conv2d(x, torch.ones(3, 3, 1, 1) / 8) + torch.arange(4.0), ["Conv2d", "Affine"]),
     (lambda _, x: x * torch.arange(3.0).reshape(3, 1, 1), ["Scale"]),
     (lambda _, x: x.view(2, -1), ["Flatten"]),
     (lambda _, x: x.flatten(2), ["Flatten"]),
@@ -133,6 +147,29 @@ WITHOUT_MEANING: list[tuple[Forward, str]] = [
     (lambda self, x: self.a(x) if x.max() > 0 else x, "'max' has no meaning"),
     (lambda self, x: self.a(x) if bool(x[0, 0] > 0) else x, "meaning|values of a signal"),
     (lambda self, x: self.a(x) >= 1, "compare with '>'"),
+    (lambda self, x: (self.a(x) < 1).float(), "comparison of a signal with a constant"),
+    (lambda self, x: (self.a(x) >= self.a.bias).float(), "compare with '>'"),
+    (lambda self, x: torch.gt(torch.zeros(2, 4), x).float(), "comparison of a signal with a constant"),
+    (lambda self, x: (x > self.a(x)).float(), "comparison of a signal with a constant"),
+    (lambda self, x: F.linear(self.b.weight, x), "weights that depend on the input"),
+    (lambda self, x: torch.ones(2, 4) / x, "only a division by a constant, without rounding"),
+    (lambda self, x: torch.div(x, 2, rounding_mode="floor"), "only a division by a constant, without rounding"),
+    (lambda self, x: x / 0, "a division by zero"),
+    (lambda self, x: torch.ones(2, 2) @ x, "only `signal @ constant`"),
+    (lambda self, x: x @ torch.ones(4), "the constant has 1 axes; a matrix has 2"),
+    (lambda self, x: x * torch.arange(8.0).reshape(2, 4), "a constant with batch axes"),
+    (lambda self, x: x + torch.ones(3, 2, 4), "a constant with batch axes"),
+    (lambda self, x: x * torch.ones(4, dtype=torch.complex64), "complex numbers"),
+    (lambda self, x: x.view(torch.int32), "a view as another type"),
+    (lambda self, x: x.view(2, 2, 2), r"from \(4,\) to \(2, 2\) is no joining of neighbouring axes"),
+    (lambda self, x: torch.flatten(x), r"changes batch axes, from \(2, 4\) to \(8,\)"),
+    (lambda self, x: self.a(x)[:, :1].squeeze(1), "part of a signal"),
+    (lambda self, x: self.a(x) * x[0, 0].item(), "part of a signal|reads the values"),
+    (lambda self, x: self.a(x) * x.tolist()[0][0], "'tolist' reads the values of a signal"),
+    (lambda self, x: call("sub", x, x, alpha=torch.tensor(2.0)), "alpha has to be a number"),
+    (lambda self, x: torch.stack([x, torch.ones(2, 4)], 1), "steps that are no signals"),
+    (lambda self, x: F.batch_norm(x, None, None, training=True), r"call model.eval\(\) first"),
+    (lambda self, x: F.batch_norm(x, torch.ones(4), torch.ones(4), training=True), r"call model.eval\(\) first"),
     (lambda self, x: (self.a(x), torch.ones(3)), "does not depend on its inputs"),
     (lambda self, x: self.a(x)[..., :1] + x, "part of a signal"),
     (lambda self, x: self.a(x).long(), "real numbers"),
@@ -149,6 +186,49 @@ WITHOUT_MEANING: list[tuple[Forward, str]] = [
 def test_what_has_no_meaning(forward: Forward, named: str) -> None:
     with pytest.raises(NoMeaningError, match=named):
         to_nir(layers(forward), args=(X,))
+
+
+IMAGES_WITHOUT_MEANING: list[tuple[Forward, str]] = [
+    (lambda _, x: F.avg_pool2d(x, 2, ceil_mode=True), "avg_pool2d.*ceil_mode=True"),
+    (lambda _, x: F.avg_pool2d(x, 2, padding=1, count_include_pad=False), "count_include_pad=False"),
+    (lambda _, x: F.avg_pool2d(x, 2, divisor_override=3), "divisor_override has to be 1 or the size"),
+    (lambda _, x: F.lp_pool2d(x, 2, 2), "only norm_type=1"),
+    (lambda _, x: F.lp_pool2d(x, 1, 2, ceil_mode=True), "lp_pool2d.*ceil_mode=True"),
+    (lambda _, x: x.view(2, 12, 6), r"from \(3, 6, 4\) to \(12, 6\) is no joining"),
+    (lambda _, x: x[:, :, :, :1].squeeze(3), "part of a signal"),
+]
+LAYERS_WITHOUT_MEANING: list[tuple[nn.Module, int, str]] = [
+    (nn.Conv2d(3, 2, 1, padding=1, padding_mode="circular"), 1, "padding_mode='circular'"),
+    (nn.AvgPool2d(2, ceil_mode=True), 1, "ceil_mode=True"),
+    (nn.AvgPool2d(2, padding=1, count_include_pad=False), 1, "count_include_pad=False"),
+    (nn.AvgPool2d(2, divisor_override=3), 1, "divisor_override has to be 1 or the size"),
+    (nn.LPPool2d(1, 2, ceil_mode=True), 1, "ceil_mode=True"),
+    (nn.Flatten(0), 1, "start_dim=0 joins batch axes, of which there are 1"),
+    (nn.BatchNorm2d(3).eval(), 2, "takes exactly one batch axis"),
+]
+
+
+@pytest.mark.parametrize(("forward", "named"), IMAGES_WITHOUT_MEANING)
+def test_what_has_no_meaning_for_images(forward: Forward, named: str) -> None:
+    with pytest.raises(NoMeaningError, match=named):
+        to_nir(model(forward), args=(IMAGE,))
+
+
+@pytest.mark.parametrize(("layer", "batch_dims", "named"), LAYERS_WITHOUT_MEANING)
+def test_settings_of_layers_without_meaning(layer: nn.Module, batch_dims: int, named: str) -> None:
+    with pytest.raises(NoMeaningError, match=rf"module '0' \({type(layer).__name__}\).*{named}"):
+        to_nir(nn.Sequential(layer), args=(IMAGE[(None,) * (batch_dims - 1)],), batch_dims=batch_dims)
+
+
+def test_shapes_without_enough_axes() -> None:
+    with pytest.raises(ExportError, match=r"takes 3 channels and 2 spatial axes, but the batch-less shape is \(6, 4\)"):
+        to_nir(nn.Conv2d(3, 2, 1), args=(IMAGE[0],))
+    with pytest.raises(ExportError, match="a constant is added to a single number"):
+        to_nir(model(lambda _, x: x + 1), args=(torch.ones(3),))
+    with pytest.raises(NoMeaningError, match=r"input 'x' is of type torch\.complex64"):
+        to_nir(model(lambda _, x: x), args=(X.to(torch.complex64),))
+    with pytest.raises(ExportError, match="the model takes no tensor"):
+        to_nir(model(lambda self: self.a.bias, a=nn.Linear(4, 4)), args=())
 
 
 def test_a_tensor_whose_memory_was_written_to() -> None:

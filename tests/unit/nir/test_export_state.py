@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from nir_bridge import from_nir, to_nir
-from nir_bridge.errors import NoMeaningError
+from nir_bridge.errors import ExportError, NoMeaningError
 from tests.support.nir_models import kinds, model, neuron
 
 XS = torch.linspace(0, 3, 12 * 2 * 4).reshape(12, 2, 4)
@@ -172,9 +172,37 @@ def before(self: Any, x: torch.Tensor) -> Any:
     return torch.stack([self.b(step) for step in self.a(x)])
 
 
+def less(self: Any, x: torch.Tensor) -> Any:
+    return torch.stack([self.a(step) if at == 3 else self.b(self.a(step)) for at, step in enumerate(x)])
+
+
+def elsewhere(self: Any, x: torch.Tensor) -> Any:
+    found = [(self.a(step), step) for step in x]
+    return torch.stack([y + self.b(step if at == 3 else y) for at, (y, step) in enumerate(found)])
+
+
+def nothing(self: Any, x: torch.Tensor) -> Any:
+    return torch.stack(list(x))
+
+
+def beside(self: Any, x: torch.Tensor) -> Any:
+    return torch.stack([self.a(step) for step in x]), self.b(x)
+
+
+def older(self: Any, x: torch.Tensor) -> Any:
+    found: list[torch.Tensor] = []
+    for step in x:
+        found.append(self.a(step) + (self.b(found[-2]) if len(found) > 1 else 0))
+    return torch.stack(found)
+
+
 @pytest.mark.parametrize(
     ("forward", "named"),
-    [(summed, "adds up, what earlier steps"), (uneven, "step 1 of the loop"), (forgetting, "not passed on"),
+    [(less, "step 3 of the loop over time does less than step"),
+     (elsewhere, r"module 'b' \(Linear\): in step 3 .* its input comes from elsewhere"),
+     (nothing, "the loop over time does nothing"), (beside, r"module 'b' \(Linear\): it is outside of the loop"),
+     (older, "step 0 of the loop"), (summed, "adds up, what earlier steps"), (uneven, "step 1 of the loop"),
+     (forgetting, "not passed on"),
      (before, "no input of the model")],
 )  # fmt: skip
 def test_loops_whose_steps_differ(forward: Any, named: str) -> None:
@@ -182,6 +210,23 @@ def test_loops_whose_steps_differ(forward: Any, named: str) -> None:
     with pytest.raises(NoMeaningError, match=named) as caught:
         to_nir(net, args=(XS,))
     assert "for x_t in x" in str(caught.value)
+
+
+def test_a_loop_that_selects_its_steps() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        found = [self.a(torch.select(x, -3, at)) for at in range(x.shape[0])]
+        return torch.stack(found), torch.stack(found)
+
+    assert to_nir(model(forward, a=nn.Linear(4, 4)), args=(XS,)).edges == [("x", "a"), ("a", "output")]
+
+
+def adding(self: Any, x: torch.Tensor, state: Any = None) -> Any:
+    return (self.a(x), x) if state is None else (self.a(x) + state, state + x)
+
+
+def test_a_state_that_only_adds_to_itself() -> None:
+    with pytest.raises(ExportError, match="the sum of itself and nothing else in between; a cycle needs a node"):
+        to_nir(model(adding, a=nn.Linear(4, 4)), args=(XS[0],))
 
 
 def test_a_loop_needs_three_steps() -> None:

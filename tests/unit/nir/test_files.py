@@ -98,3 +98,51 @@ def test_a_link_stays_and_rights_are_kept(tmp_path: Path) -> None:
 def test_what_is_no_path(path: Any) -> None:
     with pytest.raises(FileError, match="is no path"):
         read(path)
+
+
+def damaged(path: Path, change: Any) -> Path:
+    write(nir.NIRGraph.from_list(gain(2)), path)
+    with h5py.File(path, "a") as file:
+        change(file["node"])
+    return path
+
+
+def put(group: Any, name: str, value: Any) -> None:
+    group.pop(name, None)
+    group.create_dataset(name, data=value)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda node: put(node, "nodes", 3), "'nodes' is no group"),
+        (lambda node: put(node, "edges", np.array([[1, 2]])), r"the edge \[1, 2\] does not name two nodes"),
+        (lambda node: put(node.require_group("metadata/nir_bridge"), "names", "{"), "'nir_bridge' is damaged"),
+    ],
+)
+def test_parts_of_a_file_that_are_something_else(tmp_path: Path, change: Any, named: str) -> None:
+    with pytest.raises(FileError, match=named):
+        read(damaged(tmp_path / "graph.nir", change))
+
+
+def test_what_a_file_holds_besides_nodes(tmp_path: Path) -> None:
+    stray = read(damaged(tmp_path / "stray.nir", lambda node: put(node["nodes"], "stray", 3)))
+    assert len(stray.nodes) == 3
+    foreign = read(
+        damaged(tmp_path / "foreign.nir", lambda node: put(node.require_group("metadata"), "nir_bridge", "x"))
+    )
+    assert foreign.metadata == {"nir_bridge": "x"}
+
+
+def test_metadata_of_nodes(tmp_path: Path) -> None:
+    node = gain(2)
+    graph = nir.NIRGraph.from_list(node)
+    node.metadata = {"a": {"b": 1.5}}
+    write(graph, tmp_path / "graph.nir")
+    assert [each.metadata for each in read(tmp_path / "graph.nir").nodes.values()] == [{}, {"a": {"b": 1.5}}, {}]
+    wrong: list[tuple[Any, str]] = [({"a/b": 1}, "HDF5 can't hold this name"), ({"a": object()}, "a file can't hold")]
+    for metadata, named in wrong:
+        node.metadata = metadata
+        with pytest.raises(FileError, match=named):
+            write(graph, tmp_path / "other.nir")
+    assert [file.name for file in tmp_path.iterdir()] == ["graph.nir"]

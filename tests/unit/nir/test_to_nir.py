@@ -212,6 +212,11 @@ def test_bypass() -> None:
     for order in orders:
         graph = to_nir(net, bypass=order)
         assert graph.edges == [("input", "0"), ("0", "4"), ("4", "output")]
+    one: list[Any] = ["1", nn.ReLU, net[1], [net[1]], {net[1]}]
+    for only in one:
+        assert list(to_nir(net[:2], bypass=only).nodes) == ["input", "0", "output"]
+    with pytest.raises(ExportError, match="bypass: 3 is neither the path of a module nor a class of modules"):
+        to_nir(net, bypass=[3])
     beside = model(lambda self, x: self.t(self.r(self.a(x))) + x, a=nn.Linear(4, 4), r=nn.ReLU(), t=nn.Tanh())
     assert to_nir(beside, bypass=["t", "r"]).edges == [("x", "a"), ("a", "output"), ("x", "output")]
     with pytest.raises(ExportError, match=r"has no module 'blocks\.7'\. Did you mean 'blocks."):
