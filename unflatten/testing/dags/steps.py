@@ -115,7 +115,7 @@ class Writer:
             "constant": "{left} + torch.arange(4)",
             "table": "{left} * self.table",
             "dropout": "nn.functional.dropout({left}, 0.5, self.training)",
-            "cond": "torch.cond({left}.sum() > 0, lambda u, v: u + v, lambda u, v: u * v, ({left}, {right}))",
+            "cond": "torch.cond({left}.sum() > 0, lambda u, v: u + v, lambda u, v: u * v, ({left}, {right}.clone()))",
             "scan": "scan(lambda u, v: (u + v, u * v), {left}[0], {right})[1]",
             "size": "{left} * {left}.shape[0] + {right}.new_ones({right}.shape[0], 1)",
             "parity": "{left} * 2 if {left}.shape[0] % 2 else {left} + {right}",
