@@ -39,7 +39,7 @@ def expected_of(block: Block, xs: np.ndarray[Any, Any], rules: Dynamics) -> Any:
 
 @pytest.mark.parametrize("kind", PRIMITIVES, ids=[kind.__name__ for kind in PRIMITIVES])
 @given(dynamics(), st.data())
-@often(0.75)
+@often(1)
 def test_equations(kind: type[nir.NIRNode], rules: Dynamics, data: st.DataObject) -> None:
     block = data.draw(blocks(kind))
     graph = nir.NIRGraph(
