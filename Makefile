@@ -4,6 +4,9 @@ BIN := $(VENV)/bin
 # Every install is pinned: without the pins pip would fetch another torch.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
+# A worker that is done takes tests from those that are not: some tests take much longer than others.
+WORKERS := -n auto --dist worksteal
+
 .PHONY: help demo test coverage test-frameworks lint types docs bench fuzz faults ci clean
 
 help:
@@ -28,18 +31,18 @@ demo: $(VENV)/.installed
 	$(BIN)/python docs/examples/transformer.py
 
 test: $(VENV)/.installed
-	$(BIN)/pytest -n auto --quiet
+	$(BIN)/pytest $(WORKERS) --quiet
 
 # The same tests, and what they leave out (tests/coverage.md says why).
 coverage: $(VENV)/.installed
-	$(BIN)/pytest -n auto --quiet --cov --cov-report=json:coverage.json
+	$(BIN)/pytest $(WORKERS) --quiet --cov --cov-report=json:coverage.json
 	$(BIN)/python tools/check_coverage.py coverage.json
 
 # Without their dependencies: they ask for another nir, for torchvision, for drivers.
 test-frameworks: $(VENV)/.installed
 	$(PIP) --editable '.[frameworks]'
 	$(PIP) --no-deps norse sinabs spikingjelly
-	$(BIN)/pytest -n auto --quiet tests/integration/frameworks
+	$(BIN)/pytest $(WORKERS) --quiet tests/integration/frameworks
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
@@ -63,7 +66,7 @@ fuzz: $(VENV)/.installed
 faults: $(VENV)/.installed
 	$(BIN)/python tools/plant_faults.py --jobs 2
 
-ci: lint types docs test
+ci: lint types docs coverage
 
 clean:
 	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis

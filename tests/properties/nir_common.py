@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec
 
 import nir
 import numpy as np
 import torch
-from hypothesis import settings
+from hypothesis import reject, settings
 
 from nir_bridge import Dynamics, NIRModule, from_nir
+from nir_bridge.errors import DynamicsError
 from nir_bridge.names import escape, split_names
 from tests.support.nir_reference import Ends, Name, flat_of
 from unflatten.testing.nir.code import graph_code
 
 torch.set_num_threads(1)
+P = ParamSpec("P")
 SECONDS = 20
 """How long anything about a small graph may take."""
 
@@ -27,6 +30,21 @@ def often(factor: float) -> settings:
     """More or fewer examples than the profile has: these are quick."""
     profile = settings.get_profile(settings.get_current_profile_name())
     return settings(max_examples=max(round(profile.max_examples * factor), 1))
+
+
+def followed(test: Callable[P, None]) -> Callable[P, None]:
+    """Leaves out examples in which a neuron spikes more often than a step looks for: an error of its own."""
+
+    @functools.wraps(test)
+    def tested(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            test(*args, **kwargs)
+        except DynamicsError as error:
+            if "times in one step" not in str(error):
+                raise
+            reject()
+
+    return tested
 
 
 def network(graph: nir.NIRGraph, rules: Dynamics | None = None) -> NIRModule:
@@ -97,4 +115,4 @@ def bounded() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-__all__ = ["bounded", "by_name", "code_of", "compare", "delayed_ends", "flat_of", "network", "often"]
+__all__ = ["bounded", "by_name", "code_of", "compare", "delayed_ends", "flat_of", "followed", "network", "often"]

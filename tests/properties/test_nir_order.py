@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nir_bridge import Dynamics
-from tests.properties.nir_common import code_of, network, often
+from tests.properties.nir_common import code_of, followed, network, often
 from unflatten.testing import assert_nir_order_invariant, dynamics, nir_graphs, reordered
 
 HASHED = """
@@ -34,6 +34,7 @@ show()
 
 @given(nir_graphs(), dynamics())
 @often(2)
+@followed
 def test_order(graph: nir.NIRGraph, rules: Dynamics) -> None:
     assert_nir_order_invariant(graph, dynamics=rules)
 

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nir_bridge import Dynamics, read, to_nir, write
-from tests.properties.nir_common import code_of, network, often
+from tests.properties.nir_common import code_of, followed, network, often
 from unflatten.testing import assert_nir_round_trip, dynamics, graph_differences, nir_graphs
 
 
 @given(nir_graphs(), dynamics())
 @often(3)
+@followed
 def test_graphs(graph: nir.NIRGraph, rules: Dynamics) -> None:
     assert_nir_round_trip(graph, dynamics=rules)
 
@@ -32,6 +33,7 @@ def test_files(graph: nir.NIRGraph) -> None:
 
 @given(nir_graphs(), dynamics(), st.sampled_from([0.5, -2.0]))
 @often(2)
+@followed
 def test_networks_that_have_learned(graph: nir.NIRGraph, rules: Dynamics, factor: float) -> None:
     net = network(graph, rules)
     with torch.no_grad():

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nir_bridge import Dynamics
-from tests.properties.nir_common import code_of, network, often
+from tests.properties.nir_common import code_of, followed, network, often
 from unflatten.testing import (
     assert_split_invariant,
     assert_state_round_trip,
@@ -28,6 +28,7 @@ TOLERANCE = 1e-9
 
 @given(nir_graphs(), dynamics(), st.data())
 @often(1)
+@followed
 def test_cuts(graph: nir.NIRGraph, rules: Dynamics, data: st.DataObject) -> None:
     net = network(graph, rules)
     assert_split_invariant(net, data.draw(series(net)), tolerance=TOLERANCE)
@@ -35,6 +36,7 @@ def test_cuts(graph: nir.NIRGraph, rules: Dynamics, data: st.DataObject) -> None
 
 @given(nir_graphs(), dynamics(), st.data())
 @often(2)
+@followed
 def test_any_state_is_a_start(graph: nir.NIRGraph, rules: Dynamics, data: st.DataObject) -> None:
     net = network(graph, rules)
     state, xs = data.draw(states(net)), data.draw(series(net))
@@ -50,6 +52,7 @@ def test_any_state_is_a_start(graph: nir.NIRGraph, rules: Dynamics, data: st.Dat
 
 @given(nir_graphs(), dynamics(), st.data())
 @often(1)
+@followed
 def test_batches(graph: nir.NIRGraph, rules: Dynamics, data: st.DataObject) -> None:
     net = network(graph, rules)
     xs = data.draw(series(net, batch_shape=(2, 1)))
@@ -63,6 +66,7 @@ def test_batches(graph: nir.NIRGraph, rules: Dynamics, data: st.DataObject) -> N
 
 @given(nir_graphs(), dynamics(), st.data())
 @often(1)
+@followed
 def test_copies(graph: nir.NIRGraph, rules: Dynamics, data: st.DataObject) -> None:
     net = network(graph, rules)
     xs = data.draw(series(net))
