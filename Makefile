@@ -66,7 +66,7 @@ fuzz: $(VENV)/.installed
 faults: $(VENV)/.installed
 	$(BIN)/python tools/plant_faults.py --jobs 2
 
-ci: lint types docs coverage
+ci: lint types docs test
 
 clean:
 	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis
