@@ -17,7 +17,7 @@ from nir_bridge.exporting.delaying import Delays
 from nir_bridge.exporting.leafing import Leaves
 from nir_bridge.exporting.modules import ModuleMap, Registry
 from nir_bridge.exporting.probing import guessed_run
-from nir_bridge.exporting.restoring import sketch_of
+from nir_bridge.exporting.restoring import keeps_values, sketch_of
 from nir_bridge.exporting.running import Example, Job, run, state_parameters
 from nir_bridge.exporting.shadow import deep_enough, uncompiled
 from nir_bridge.exporting.unnesting import unnested
@@ -135,13 +135,18 @@ def _fitting(graph: nir.NIRGraph, delays: Delays, setting: Setting, *, free: boo
 
 
 def own_dynamics(model: nn.Module) -> str | Dynamics:
-    """The rules of the neurons in a model, this package's or a framework's; NIR's where there are none.
+    """The rules of the neurons in a model, this package's or a framework's.
+
+    Without neurons, those of its networks with delays or cycles; without these too, NIR's.
 
     Raises:
         DynamicsError: they differ.
     """
     found: dict[str | Dynamics, None] = dict.fromkeys(presets_in(model))
     found |= {module.dynamics: None for module in model.modules() if isinstance(module, Neuron | Threshold)}
+    if not found:
+        networks = ((module, sketch_of(module)) for module in model.modules())
+        found = {sketch.dynamics: None for module, sketch in networks if sketch is not None and keeps_values(module)}
     if len(found) > 1:
         raise DynamicsError("the model has neurons of different dynamics; say which the graph is for: dynamics=...")
     return next(iter(found), "nir")

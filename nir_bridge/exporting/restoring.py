@@ -27,6 +27,12 @@ def sketch_of(module: nn.Module) -> Sketch | None:
     return None if plan is None else plan.sketch
 
 
+def keeps_values(network: nn.Module) -> bool:
+    """Whether a network keeps anything from one step to the next."""
+    plan: Plan = network.__dict__[PLAN]
+    return bool(plan.parts or plan.feedback)
+
+
 def restored(module: nn.Module, sketch: Sketch, recipe_of: RecipeOf) -> nir.NIRGraph:
     """The graph of a network.
 

@@ -12,7 +12,7 @@ import torch
 
 from nir_bridge import Dynamics, from_nir, read, to_nir, write
 from nir_bridge.errors import FileError
-from tests.support.nir_graphs import gain, lif, sink, source
+from tests.support.nir_graphs import gain, graph, lif, sink, source
 from unflatten.testing import graph_differences
 
 DATA = Path(__file__).parents[2] / "data" / "nir"
@@ -103,3 +103,13 @@ def test_a_network_as_one_graph() -> None:
         ("g.w", "h.w"), ("g.w", "o"), ("h.w", "o"), ("i", "g.w"), ("i", "h.w"), ("i", "o"),
     ]  # fmt: skip
     assert from_nir(flat)(torch.ones(1))[0].item() == from_nir(graph)(torch.ones(1))[0].item() == 9
+
+
+def test_rules_are_noted_of_networks_that_only_delay() -> None:
+    made = graph([("i", "d"), ("d", "a"), ("a", "o"), ("o", "d")], d=nir.Delay(np.array([2e-3])), a=gain(1))
+    net = from_nir(made, dynamics=Dynamics(feedback="target", dt=1e-3))
+    back = from_nir(to_nir(net))
+    xs = torch.ones(6, 1)
+    assert back.delayed_edges == net.delayed_edges == (("o", "d"),)
+    assert torch.equal(back.run(xs)[0], net.run(xs)[0])
+    assert not to_nir(from_nir(graph([("i", "a"), ("a", "o")], a=gain(1)), dynamics="norse")).metadata
