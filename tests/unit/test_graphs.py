@@ -14,29 +14,12 @@ from torch import fx, nn
 from torch.utils import _pytree as pytree
 
 from tests.support.comparing import capture
+from tests.support.wrapping import Inside, Plain
 from unflatten import export, info, unflatten
 from unflatten.code.graphs import Making, Rebuilding
 from unflatten.errors import InputError, MissingStateError, ProgramError
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
-
-
-class Plain(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
-
-
-class Inside(nn.Module):
-    def __init__(self, inner: Callable[..., Any], outer: Callable[..., Any]) -> None:
-        super().__init__()
-        self.inner, self.outer = Plain(inner), outer
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.outer(self.inner, x)
 
 
 def named(graph: fx.Graph, name: str) -> fx.Node:
@@ -171,7 +154,7 @@ def test_containers_in_the_graphs_of_modules() -> None:
     found = fx.GraphModule(nested, graph)(X)
     assert torch.equal(found.items[0], X * 2)
     assert torch.equal(found.items[1], X + 1)
-    with pytest.raises(InputError, match=r"argument `x\[leaf 1\]` has size 3 in dimension 0, expected 2"):
+    with pytest.raises(InputError, match=r"argument `args_0\[leaf 1\]` has size 3 in dimension 0, expected 2"):
         nested.inner(Bag(X, torch.ones(3, 4)))
 
 

@@ -12,29 +12,12 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+from tests.support.wrapping import Inside, Plain
 from unflatten import export, unflatten
 from unflatten.errors import InputError
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 ROWS = Dim("rows", min=2, max=6)
-
-
-class Plain(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
-
-
-class Inside(nn.Module):
-    def __init__(self, inner: Callable[..., Any], outer: Callable[..., Any]) -> None:
-        super().__init__()
-        self.inner, self.outer = Plain(inner), outer
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.outer(self.inner, x)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +11,11 @@ from torch import nn
 from torch.export import Dim
 
 import unflatten
+from tests.support.wrapping import Inside, Plain
 from unflatten import source
 from unflatten.errors import SourceError
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
-
-
-class Plain(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
-
-
-class Inside(nn.Module):
-    def __init__(self, inner: Callable[..., Any], outer: Callable[..., Any]) -> None:
-        super().__init__()
-        self.inner, self.outer = Plain(inner), outer
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.outer(self.inner, x)
 
 
 def part(tmp_path: Path, model: nn.Module, **options: Any) -> tuple[str, nn.Module]:

@@ -14,30 +14,13 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import unflatten
+from tests.support.wrapping import Inside, Plain
 from tests.unit.source.checking import write
 from unflatten import source
 from unflatten.errors import SourceError
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 INDEX = torch.tensor([0, 1])
-
-
-class Plain(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
-
-
-class Inside(nn.Module):
-    def __init__(self, inner: Callable[..., Any], outer: Callable[..., Any]) -> None:
-        super().__init__()
-        self.inner, self.outer = Plain(inner), outer
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.outer(self.inner, x)
 
 
 class Listed:
