@@ -113,7 +113,7 @@ FAULTS = (
         "position is evidence of order",
         "unflatten/grouping/drafts.py",
         "        return 0, *natural(item.name), 0\n",
-        '        return 0, "", item.index, 0\n',
+        '        return 0, "", item.index, "", 0\n',
         "order::test_order_does_not_matter",
     ),
     Fault(

@@ -106,7 +106,7 @@ class Bodies:
     _keys: dict[tuple[ModulePath, Hashable], Variant] = field(default_factory=dict)
 
     def write(self) -> None:
-        """Writes every body, inner calls first; within a level by path and call."""
+        """Writes every body, inner calls first; within a level by path and call, then as the calls around them."""
         heights: dict[Draft, int] = {}
         for draft in reversed(list(self.grouping.drafts())):
             heights[draft] = 1 + max((heights[child] for child in draft.children), default=-1)

@@ -9,6 +9,7 @@ import torch
 
 from unflatten.flat.operators import aliased
 from unflatten.flat.values import FlatInput, FlatNode, FlatProgram, Value
+from unflatten.grouping.naming import natural
 from unflatten.ownership import Ownership
 from unflatten.paths import ROOT, ModuleCall, ModulePath, Scope
 
@@ -58,24 +59,29 @@ class Users:
                 if value is target:
                     places.setdefault((call.path if call else ROOT, user.target, at), set()).add(call)
         found: dict[FlatNode, None] = {}
-        for node in self._computed_from(target):
+        steps = self._steps_from(target)
+        for node in steps:
             if (
                 node is not last
                 and _is_like(node, target)
                 and any(self._stands_in(node, user, target, places) for user in self.of.get(node, ()))
             ):
                 found[node] = None
-        return sorted(found, key=lambda node: node.index)
+        return sorted(found, key=lambda node: (steps[node], natural(node.name)))
 
-    def _computed_from(self, target: FlatInput) -> Iterator[FlatNode]:
-        seen: set[FlatNode] = set()
+    def _steps_from(self, target: FlatInput) -> dict[FlatNode, int]:
+        """What is computed from a buffer, with the number of steps on the longest way there, which its users exceed."""
+        reached: set[FlatNode] = set()
         pending = list(self.of.get(target, ()))
         while pending:
             node = pending.pop()
-            if node not in seen:
-                seen.add(node)
-                yield node
+            if node not in reached:
+                reached.add(node)
                 pending.extend(self.of.get(node, ()))
+        steps: dict[FlatNode, int] = {}
+        for node in sorted(reached, key=lambda node: node.index):  # what a node needs stands before it
+            steps[node] = 1 + max((steps[value] for value in node.operands if value in steps), default=0)
+        return steps
 
     def _stands_in(self, node: FlatNode, user: FlatNode, target: FlatInput, places: _Places) -> bool:
         call = self.call(user)

@@ -109,8 +109,10 @@ def all_nodes(draft: Draft) -> Iterator[FlatNode]:
         stack.extend(inner.children)
 
 
-def item_key(item: Item) -> tuple[int, str, int, int]:
-    """A sort key for items that says nothing of positions."""
+def item_key(item: Item) -> tuple[int, str, int, str, int]:
+    """A sort key for items that says nothing of positions; no two items of one call have the same."""
     if isinstance(item, FlatNode):
         return 0, *natural(item.name), 0
-    return 1, str(item.path), item.call.index if item.call else 0, item.piece
+    if item.call is None:
+        return 1, "", 0, "", item.piece
+    return 1, str(item.path), item.call.index, item.call.via, item.piece

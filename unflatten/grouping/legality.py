@@ -31,6 +31,7 @@ def separate(grouping: Grouping) -> None:
         connect(grouping)
         tangles = [(draft, tangle) for draft in grouping.drafts() for tangle in find_tangles(draft)]
         if not tangles:
+            _settle(grouping)
             return
         for _, tangle in tangles:
             _undo(grouping, tangle)
@@ -39,6 +40,12 @@ def separate(grouping: Grouping) -> None:
             if isinstance(item, Draft):
                 _move(grouping, list(all_nodes(item)), draft)
     separate(grouping)
+
+
+def _settle(grouping: Grouping) -> None:
+    """Puts calls into an order that says nothing of positions: what is numbered later is numbered by it."""
+    for draft in grouping.drafts():
+        draft.children.sort(key=item_key)
 
 
 def find_tangles(draft: Draft) -> list[list[Item]]:

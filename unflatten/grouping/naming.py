@@ -9,15 +9,17 @@ import unicodedata
 _TAIL = re.compile(r"^(.*?)_?(\d*)$", re.DOTALL)
 
 
-def natural(name: str) -> tuple[str, int]:
-    """A sort key under which `mul_2` comes before `mul_10`, and `mul` before both.
+def natural(name: str) -> tuple[str, int, str]:
+    """A sort key under which `mul_2` comes before `mul_10`, and `mul` before both; no two names have the same.
 
     >>> sorted(["mul_10", "mul_2", "add", "mul"], key=natural)
     ['add', 'mul', 'mul_2', 'mul_10']
+    >>> natural("mul_10")
+    ('mul', 10, 'mul_10')
     """
     match = _TAIL.match(name)
     base, number = match.groups() if match else (name, "")
-    return base, int(number) if number else 0
+    return base, int(number) if number else 0, name
 
 
 def is_plain(name: str) -> bool:

@@ -11,15 +11,21 @@ from unflatten.grouping.shapes import is_size, size_expression, sizes
 
 
 def parts(grouping: Grouping, scalar: FlatNode, known: Container[Value] = ()) -> list[FlatNode]:
-    """A number and the numbers that it is computed from, without known ones, in an order to compute them in."""
+    """A number and the numbers that it is computed from, without known ones: what one needs before it."""
     found: dict[FlatNode, None] = {}
-    pending = [scalar]
+    pending = [] if scalar in known else [scalar]
     while pending:
-        inner = pending.pop()
-        if inner not in found and inner not in known:
-            found[inner] = None
-            pending.extend(value for value in inner.operands if isinstance(value, FlatNode) and grouping.floats(value))
-    return sorted(found, key=lambda inner: inner.index)
+        inner = pending[-1]
+        missing = [value for value in _numbers(grouping, inner) if value not in found and value not in known]
+        if missing:
+            pending.extend(reversed(missing))
+        else:
+            found[pending.pop()] = None
+    return list(found)
+
+
+def _numbers(grouping: Grouping, scalar: FlatNode) -> Iterator[FlatNode]:
+    return (value for value in scalar.operands if isinstance(value, FlatNode) and grouping.floats(value))
 
 
 def is_computable(grouping: Grouping, scalar: FlatNode, draft: Draft) -> bool:

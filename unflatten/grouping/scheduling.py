@@ -37,7 +37,7 @@ class Schedule:
         self.waiting: dict[FlatNode, int] = dict.fromkeys(self.home, 0)
         self.outside: dict[Draft, int] = dict.fromkeys(calls, 0)
         """How many edges into a call from other ones have not been run yet."""
-        self.ready: dict[Draft | None, list[tuple[tuple[str, int], int, FlatNode]]] = {
+        self.ready: dict[Draft | None, list[tuple[tuple[str, int, str], int, FlatNode]]] = {
             call: [] for call in (None, *calls)
         }
         for node in self.home:
