@@ -17,6 +17,7 @@ from unflatten.errors import DifferenceError, ProgramError
 from unflatten.testing import (
     assert_nir_round_trip,
     assert_order_invariant,
+    assert_reexport_fixpoint,
     assert_same_hierarchy,
     assert_same_outputs,
     assert_same_state,
@@ -170,3 +171,24 @@ def test_what_fails_for_a_graph_is_shown_as_a_script() -> None:
     end = "assert_nir_round_trip(graph, args={'a': torch.tensor([1.0, 1.0], dtype=torch.float32)}, dtype=torch.float64"
     assert f"{end}, tolerance=0.5)" in script
     assert_nir_round_trip(given)
+
+
+class Idles(nn.Module):
+    """Calls a module that does nothing the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Scales()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(self.inner(x), factor=2.0)
+
+
+class Scales(nn.Module):
+    def forward(self, x: torch.Tensor, factor: float = 1.0) -> torch.Tensor:
+        return x if factor == 1.0 else x * factor
+
+
+def test_calls_are_numbered_anew_once_those_that_do_nothing_are_gone() -> None:
+    nested = unflatten(export(Idles(), (torch.ones(3),)))
+    assert_reexport_fixpoint(nested, (torch.ones(3),))

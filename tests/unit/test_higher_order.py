@@ -13,7 +13,7 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
 from tests.support.comparing import assert_same_gradients, assert_same_run, assert_unflattens, capture
-from unflatten import info, unflatten
+from unflatten import export, info, unflatten
 
 X = torch.randn(4, 3)
 STRICT = pytest.mark.parametrize("strict", [False, True])
@@ -343,3 +343,21 @@ def test_the_same_body_given_different_operands(parts: int) -> None:
 
     nested = assert_unflattens(Net().requires_grad_(False), (X,))
     assert len(info(nested.inner).bodies) == 1 + (parts > 2)
+
+
+class Chooses(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.cond(x.sum() > 0, lambda x: x * self.factor, lambda x: x - self.factor, (x,))
+        return torch.cond(x.sum() > 1, lambda x: x + self.factor, lambda x: x / self.factor, (x,))
+
+
+def test_graphs_are_called_alike_wherever_they_stand_in_the_program() -> None:
+    nested = unflatten(export(nn.Sequential(Chooses(2.0), Chooses(3.0)), (torch.ones(3),)))
+    codes = [info(nested.get_submodule(name)).code for name in ("0", "1")]
+    assert codes[0] == codes[1]
+    for name in ("true_graph,", "false_graph,", "true_graph_1,", "false_graph_1,"):
+        assert name in codes[0]

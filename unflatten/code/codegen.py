@@ -17,7 +17,7 @@ import torch
 
 from unflatten.code.blocks import mode_text
 from unflatten.code.body import Apply, Body, Held, Invoke, Local, Step
-from unflatten.code.labels import fresh
+from unflatten.code.labels import fresh, graph_label
 from unflatten.code.nesting import Access, Item, Leaf, Made, Rebuilt, reached
 from unflatten.code.spelling import ATOM, Text, spell
 from unflatten.code.uses import last_uses, locals_of, use_counts
@@ -354,7 +354,7 @@ class Writer:
         if isinstance(value, torch.device):
             return Text(f"{self.helper('moved')}(self, {self.object(value, str(value).replace(':', '_'))})")
         if isinstance(value, SubGraph):
-            return Text(self.object(value.module, value.name.replace(".", "_")))
+            return Text(self.object(value.module, graph_label(value.name)))
         return Text(self.object(value, type(value).__name__.lower()))
 
     def object(self, value: Any, base: str) -> str:

@@ -24,6 +24,15 @@ def input_label(value: Value) -> str:
     return value.name if isinstance(value, FlatInput) else natural(value.name)[0]
 
 
+def graph_label(name: str) -> str:
+    """What a higher-order operator's graph is called: capturing numbers those of a whole program, which says nothing.
+
+    >>> graph_label("true_graph_3"), graph_label("inner.body_graph_0")
+    ('true_graph', 'inner_body_graph')
+    """
+    return natural(name.replace(".", "_"))[0]
+
+
 def fresh(name: str, taken: Iterable[str]) -> str:
     """A name like another one that is not taken."""
     base = name if is_plain(name) else "x"

@@ -139,6 +139,12 @@ def assert_same_hierarchy(expected: nn.Module, given: nn.Module) -> None:
     Example:
         >>> assert_same_hierarchy(nn.Sequential(nn.ReLU()), nn.Sequential(nn.ReLU()))
     """
+    found = hierarchy_differences(expected, given)
+    check(found, "the hierarchies differ", "assert_same_hierarchy", expected=expected, given=given)
+
+
+def hierarchy_differences(expected: nn.Module, given: nn.Module) -> list[Difference]:
+    """What `assert_same_hierarchy` complains of."""
     found = list(_lists("modules", _modules(expected), _modules(given)))
     found += _lists("modules at several names", _shared(expected), _shared(given))
     others = dict(given.named_modules(remove_duplicate=False))
@@ -148,7 +154,7 @@ def assert_same_hierarchy(expected: nn.Module, given: nn.Module) -> None:
             found += _of_module(name, module, other)
         elif other is not None and _kind(module) != _kind(other):
             found.append(Difference("the class", _kind(module), _kind(other), path=name))
-    check(found, "the hierarchies differ", "assert_same_hierarchy", expected=expected, given=given)
+    return found
 
 
 def _of_module(name: str, expected: UnflattenedModule, given: UnflattenedModule) -> Iterator[Difference]:
