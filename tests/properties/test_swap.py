@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import io
 
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.properties.common import paths
+from tests.properties.common import paths, saved
 from tests.support.calling import assert_calls_alike
 from unflatten import swap, unflatten
 from unflatten.testing import ModuleDag, assert_same_outputs, assert_same_state, assert_swappable, module_dags
@@ -21,9 +19,7 @@ def test_originals_fit(dag: ModuleDag, how: str) -> None:
     if how == "copied":
         program = copy.deepcopy(program)
     elif how == "saved":
-        file = io.BytesIO()
-        torch.export.save(program, file)
-        program = torch.export.load(io.BytesIO(file.getvalue()))
+        program = saved(program)
     nested = unflatten(program)
     assert_same_state(dag.model(), nested)
     assert_swappable(dag.model(), nested, dag.args, dag.kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -12,6 +12,7 @@ from unflatten.flat.values import FlatInput, FlatNode, FlatProgram, Value
 from unflatten.grouping.naming import natural
 from unflatten.ownership import Ownership
 from unflatten.paths import ROOT, ModuleCall, ModulePath, Scope
+from unflatten.reaching import reached
 
 _Places = Mapping[tuple[ModulePath, object, int], set[ModuleCall | None]]
 
@@ -71,15 +72,9 @@ class Users:
 
     def _steps_from(self, target: FlatInput) -> dict[FlatNode, int]:
         """What is computed from a buffer, with the number of steps on the longest way there, which its users exceed."""
-        reached: set[FlatNode] = set()
-        pending = list(self.of.get(target, ()))
-        while pending:
-            node = pending.pop()
-            if node not in reached:
-                reached.add(node)
-                pending.extend(self.of.get(node, ()))
+        found = reached(self.of.get(target, ()), lambda node: self.of.get(node, ()))
         steps: dict[FlatNode, int] = {}
-        for node in sorted(reached, key=lambda node: node.index):  # what a node needs stands before it
+        for node in sorted(found, key=lambda node: node.index):  # what a node needs stands before it
             steps[node] = 1 + max((steps[value] for value in node.operands if value in steps), default=0)
         return steps
 
@@ -99,16 +94,9 @@ class Users:
             user for user in self.of.get(value, ()) if self.call(user) != own and self.holds(self.call(user), target)
         ]
 
-    def readers(self, users: Iterable[FlatNode]) -> Iterator[FlatNode]:
+    def readers(self, users: Iterable[FlatNode]) -> list[FlatNode]:
         """Operators and those that look at memory through views that they made."""
-        seen: set[FlatNode] = set()
-        pending = list(users)
-        while pending:
-            node = pending.pop()
-            if node not in seen:
-                seen.add(node)
-                yield node
-                pending.extend(user for user in self.of.get(node, ()) if any(aliased(node)))
+        return list(reached(users, lambda node: self.of.get(node, ()) if any(aliased(node)) else ()))
 
 
 def _is_like(node: FlatNode, target: FlatInput) -> bool:

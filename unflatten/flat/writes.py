@@ -77,7 +77,7 @@ class _Writes:
         if any(last is written for _, written in self.users.program.mutations):
             # Inputs exchange values: all of them are read before any is written.
             last = self._append(torch.ops.aten.clone.default, (last,), f"{last.name}_clone", (), last.meta)
-        readers = list(self.users.readers(self.users.of.get(target, ())))
+        readers = self.users.readers(self.users.of.get(target, ()))
         for value in self.chains[target]:
             readers = self._write(value, target, f"{target.name}_copy_{len(self.nodes)}", readers)
         self._write(last, target, f"{target.name}_copy", readers, final=True)
@@ -96,7 +96,7 @@ class _Writes:
             return [write]
         takers = self.users.takers(value, target)
         self.replaced.update(((taker, value), target) for taker in takers)
-        following = list(self.users.readers(takers))
+        following = self.users.readers(takers)
         self.after += [(write, reader) for reader in following]
         return [write, *following]
 

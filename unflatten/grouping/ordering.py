@@ -18,6 +18,7 @@ from unflatten.grouping import scalars
 from unflatten.grouping.drafts import Draft, Item, item_key
 from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.naming import natural
+from unflatten.reaching import reached
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -84,11 +85,11 @@ def _roots(
     free = sorted((item for item in needs if item not in used and _gives(item, asked)), key=item_key)
     first = [item for value in _results(grouping, draft) if (item := grouping.item_of(value, draft)) is not None]
     if draft.parent is not None:
-        known = set(free)
-        first = [item for item in first if item in known]
+        offered = set(free)
+        first = [item for item in first if item in offered]
     free = list(dict.fromkeys((*first, *free)))
-    reached = _reached(free, needs)
-    rest = sorted((item for item in needs if item not in reached), key=item_key)
+    known = reached(free, needs.__getitem__)
+    rest = sorted((item for item in needs if item not in known), key=item_key)
     return free, sorted(rest, key=_is_idle)
 
 
@@ -105,18 +106,6 @@ def _asked(grouping: Grouping, draft: Draft, alone: bool) -> Collection[Value] |
 def _results(grouping: Grouping, draft: Draft) -> list[Value]:
     given = draft.form.results if draft.form else ()
     return [grouping.resolve(value, draft) for value in given if isinstance(value, FlatNode | FlatInput)]
-
-
-def _reached(starts: Iterable[Item], needs: Mapping[Item, list[Item]]) -> set[Item]:
-    """Items and all that they need."""
-    found: set[Item] = set()
-    pending = list(starts)
-    while pending:
-        item = pending.pop()
-        if item not in found:
-            found.add(item)
-            pending.extend(needs[item])
-    return found
 
 
 def _gives(item: Item, asked: Collection[Value] | None) -> bool:

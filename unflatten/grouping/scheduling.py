@@ -10,6 +10,7 @@ from unflatten.flat.values import FlatNode, Value
 from unflatten.grouping.drafts import Draft, all_nodes, item_key
 from unflatten.grouping.grouping import Grouping
 from unflatten.grouping.naming import natural
+from unflatten.reaching import reached
 
 
 @dataclass(slots=True)
@@ -92,12 +93,14 @@ class Schedule:
 
 def _needs(grouping: Grouping, node: FlatNode) -> Iterator[FlatNode]:
     """The operators that must run before one, through numbers that float."""
-    pending: list[Value] = list(node.operands)
-    while pending:
-        value = pending.pop()
-        if grouping.floats(value) and isinstance(value, FlatNode):
-            pending.extend(value.operands)
-        elif isinstance(value, FlatNode) and (node, value) not in grouping.program.replaced:
+    taken = reached(node.operands, lambda value: _parts(grouping, value))
+    for value in taken:
+        replaced = (node, value) in grouping.program.replaced
+        if isinstance(value, FlatNode) and not grouping.floats(value) and not replaced:
             yield value
     for earlier in grouping.effects.before.get(node.index, ()):
         yield grouping.program.nodes[earlier]
+
+
+def _parts(grouping: Grouping, value: Value) -> Iterable[Value]:
+    return value.operands if isinstance(value, FlatNode) and grouping.floats(value) else ()

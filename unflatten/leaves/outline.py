@@ -19,6 +19,7 @@ from unflatten.code.body import Held, Local, Step, frozen
 from unflatten.flat.operators import Order, aliased, order_of, values_in, written_arguments
 from unflatten.flat.values import FlatInput, FlatNode, Mode, Modes, Value
 from unflatten.leaves.leaf import arguments_of
+from unflatten.reaching import reached
 
 _SETTINGS = frozenset({"cudnn_enabled", "cudnn_enable"})
 """Arguments that say what the backend was allowed to use, not what is computed."""
@@ -168,18 +169,9 @@ def _numbered(leaf: Any, made: list[int], device: torch.device | None) -> Any:
     return leaf
 
 
-def _reached(graph: Outline, ends: Iterable[int]) -> set[int]:
-    position = {node: at for at, node in enumerate(graph.nodes)}
-    found = set(ends)
-    pending = list(found)
-    while pending:
-        node = graph.nodes[pending.pop()]
-        for value in node.operands:
-            at = position.get(value, -1)  # type: ignore[arg-type]
-            if at >= 0 and at not in found:
-                found.add(at)
-                pending.append(at)
-    return found
+def _reached(graph: Outline, ends: Iterable[int]) -> Iterable[int]:
+    position: dict[Value, int] = {node: at for at, node in enumerate(graph.nodes)}
+    return reached(ends, lambda at: [position[value] for value in graph.nodes[at].operands if value in position])
 
 
 class _Effects:

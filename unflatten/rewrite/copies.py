@@ -15,9 +15,10 @@ from torch import nn
 from unflatten.calls.known import KnownCall
 from unflatten.code.body import Apply
 from unflatten.flat.operators import aliased, facts_of, values_in, written_arguments
-from unflatten.flat.values import FlatNode, Value
+from unflatten.flat.values import FlatNode
 from unflatten.groups import Groups
 from unflatten.modules import DEFINITION, PLACE
+from unflatten.reaching import reached
 from unflatten.regions import Region
 
 
@@ -54,23 +55,15 @@ def _is_written(nodes: Sequence[FlatNode], regions: Sequence[Region]) -> bool:
         given = {memory.find(value) for value in region.outputs}
         if given <= taken:
             continue
-        harmless = _ancestors(region.nodes)
+        harmless = reached(region.nodes, _operands)
         outside = (written for node, written in writers if node not in harmless)
         if any(memory.find(value) in taken | given for written in outside for value in written):
             return True
     return False
 
 
-def _ancestors(values: Iterable[Value]) -> set[Value]:
-    """Values and all that they are computed from."""
-    seen: set[Value] = set()
-    pending = list(values)
-    while pending:
-        value = pending.pop()
-        if value not in seen:
-            seen.add(value)
-            pending.extend(value.operands if isinstance(value, FlatNode) else ())
-    return seen
+def _operands(node: FlatNode) -> list[FlatNode]:
+    return [value for value in node.operands if isinstance(value, FlatNode)]
 
 
 def _memory(nodes: Iterable[FlatNode]) -> Groups:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from unflatten.paths import ModulePath
+from unflatten.reaching import reached
 
 
 def merged(orders: Iterable[Sequence[str]]) -> tuple[str, ...] | None:
@@ -50,15 +51,4 @@ def recursive(names: Mapping[ModulePath, str]) -> set[str]:
             if above in names:
                 inside[names[above]].add(name)
                 break
-    return {name for name in inside if name in _reached(inside, name)}
-
-
-def _reached(inside: Mapping[str, set[str]], name: str) -> set[str]:
-    seen: set[str] = set()
-    stack = list(inside[name])
-    while stack:
-        found = stack.pop()
-        if found not in seen:
-            seen.add(found)
-            stack.extend(inside[found])
-    return seen
+    return {name for name in inside if name in reached(inside[name], inside.__getitem__)}

@@ -13,6 +13,7 @@ from torch import fx
 
 from unflatten import _torch
 from unflatten.flat.operators import Order, facts_of
+from unflatten.reaching import reached
 from unflatten.rewrite.memory import Memory, has_effect
 from unflatten.view.index import Index
 from unflatten.view.values import Kind
@@ -85,24 +86,13 @@ class Constraints:
 
     def needed(self, nodes: Iterable[fx.Node], start: int) -> set[fx.Node]:
         """Nodes and all that have to come before them, at a position or later."""
-        return self._closure(nodes, self.before, lambda node: self.index.position[node] >= start)
+        position = self.index.position
+        return {*reached(nodes, lambda node: [other for other in self.before[node] if position[other] >= start])}
 
     def dependent(self, nodes: Iterable[fx.Node], end: int) -> set[fx.Node]:
         """Nodes and all that have to come after them, at a position or earlier."""
-        return self._closure(nodes, self.after, lambda node: self.index.position[node] <= end)
-
-    @staticmethod
-    def _closure(
-        nodes: Iterable[fx.Node], edges: dict[fx.Node, dict[fx.Node, str]], wanted: Callable[[fx.Node], bool]
-    ) -> set[fx.Node]:
-        found = set(nodes)
-        pending = list(found)
-        while pending:
-            for other in edges[pending.pop()]:
-                if other not in found and wanted(other):
-                    found.add(other)
-                    pending.append(other)
-        return found
+        position = self.index.position
+        return {*reached(nodes, lambda node: [other for other in self.after[node] if position[other] <= end])}
 
     def reason(self, first: Iterable[fx.Node], second: Iterable[fx.Node]) -> str:
         """The shortest chain of constraints from one of some nodes to one of others, as text."""
