@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import random
 from collections.abc import Callable
 from typing import Any
@@ -147,6 +148,36 @@ def test_a_call_that_a_pass_made_depend_on_what_depends_on_it_is_cut() -> None:
     assert len(info(nested.a).calls) == 2
     assert all(call.cut for call in info(nested.a).calls)
     assert "had to run before and after" in str(info(nested.a))
+
+
+def test_numbers_of_numbers_take_linear_time_where_calls_are_tangled() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.a(x) + self.b(x) + x.shape[0]
+
+    program = torch.export.export(Outer(), (X,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    first, second, other = (node for node in program.graph.nodes if node.target is torch.ops.aten.linear.default)
+    size = next(node for node in program.graph.nodes if node.target is torch.ops.aten.sym_size.int)
+    first.append(other)
+    other.update_arg(0, first)
+    first.prepend(size)
+    left = right = size
+    for _ in range(60):  # twice as many ways from the last to the first with each
+        with program.graph.inserting_before(first):
+            left, right = (program.graph.call_function(fn, (left, right)) for fn in (operator.sub, operator.add))
+        left.meta, right.meta = dict(size.meta), dict(size.meta)
+    with program.graph.inserting_before(second):
+        scaled = program.graph.call_function(torch.ops.aten.mul.Tensor, (other, left))
+    scaled.meta = dict(second.meta)
+    second.update_arg(0, scaled)
+    program.graph_module.recompile()
+    nested = unflatten(program)
+    assert torch.equal(nested(X), program.module()(X))
+    assert len(info(nested.a).calls) == 2
 
 
 def test_operators_without_any_metadata_join_their_neighbours() -> None:
