@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from typing import Any
 
@@ -13,14 +14,24 @@ from torch.export import ExportedProgram
 
 from unflatten import UnflattenedModule, info
 from unflatten._torch import map_leaves
+from unflatten.testing import ModuleDag
+from unflatten.testing.comparing import differences
+from unflatten.testing.running import run
 
 
-def functional(program: ExportedProgram) -> ExportedProgram:
-    """The program without mutation; torch 2.13 refuses some in which a written buffer has two names."""
+def functional(dag: ModuleDag, *, record: bool = False) -> ExportedProgram:
+    """A model's program without mutation, where torch 2.13 makes one that computes what the model does.
+
+    It refuses some in which a written buffer has two names, and takes what dropout gives in eval mode for a copy.
+    """
     try:
-        return program.run_decompositions({})
+        program = dag.export(record=record).run_decompositions({})
     except AssertionError:
         reject()
+    want, have = (run(module, dag.args, dag.kwargs) for module in (dag.model(), copy.deepcopy(program.module())))
+    if differences(want, have):
+        reject()
+    return program
 
 
 def saved(program: ExportedProgram) -> ExportedProgram:

@@ -54,12 +54,12 @@ def cells(draw: st.DrawFn) -> ModuleDag:
 
 @given(cells(), st.booleans())
 def test_functional_programs(dag: ModuleDag, record: bool) -> None:
-    program = functional(dag.export(record=record))
+    program = functional(dag, record=record)
     assert_same_outputs(dag.model(), unflatten(program), dag.args, dag.kwargs)
 
 
 @given(cells(), st.booleans(), st.data())
 def test_any_order(dag: ModuleDag, decompose: bool, data: st.DataObject) -> None:
-    program = functional(dag.export()) if decompose else dag.export()
+    program = functional(dag) if decompose else dag.export()
     order = data.draw(topological_orders(program))
     assert_order_invariant(program, dag.args, dag.kwargs, orders=[order])

@@ -13,9 +13,7 @@ from unflatten.testing import ModuleDag, assert_same_outputs, assert_same_state,
 @settings(settings(), max_examples=max(settings().max_examples // 2, 1))
 @given(module_dags(keyword_names=False), st.booleans(), st.booleans(), st.data())
 def test_edited_graphs(dag: ModuleDag, record: bool, decompose: bool, data: st.DataObject) -> None:
-    program = dag.export(record=record)
-    if decompose:
-        program = functional(program)
+    program = functional(dag, record=record) if decompose else dag.export(record=record)
     edited = data.draw(graph_edits(program)).edited(program)
     nested = unflatten(edited)
     assert_same_state(dag.model(), nested)

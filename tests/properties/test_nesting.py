@@ -23,9 +23,7 @@ from unflatten.testing import (
 @given(module_dags(keyword_names=False), st.booleans(), st.booleans())
 def test_results_writes_and_state(dag: ModuleDag, record: bool, decompose: bool) -> None:
     model = dag.model()
-    program = dag.export(record=record)
-    if decompose:
-        program = functional(program)
+    program = functional(dag, record=record) if decompose else dag.export(record=record)
     with assert_unchanged(program):
         nested = unflatten(program)
         info(nested).region[0].verify()
@@ -36,7 +34,7 @@ def test_results_writes_and_state(dag: ModuleDag, record: bool, decompose: bool)
 @settings(settings(), max_examples=3 * settings().max_examples)
 @given(module_dags(Features.only("children", "mutation", "views"), depth=1, width=2, steps=8), st.booleans())
 def test_writes(dag: ModuleDag, decompose: bool) -> None:
-    program = functional(dag.export()) if decompose else dag.export()
+    program = functional(dag) if decompose else dag.export()
     assert_same_outputs(dag.model(), unflatten(program), dag.args, dag.kwargs)
 
 

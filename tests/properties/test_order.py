@@ -11,8 +11,6 @@ from unflatten.testing import ModuleDag, assert_order_invariant, module_dags, to
 
 @given(module_dags(keyword_names=False), st.booleans(), st.booleans(), st.data())
 def test_order_does_not_matter(dag: ModuleDag, record: bool, decompose: bool, data: st.DataObject) -> None:
-    program = dag.export(record=record)
-    if decompose:
-        program = functional(program)
+    program = functional(dag, record=record) if decompose else dag.export(record=record)
     order = data.draw(topological_orders(program))
     assert_order_invariant(program, dag.args, dag.kwargs, orders=[order])

@@ -194,3 +194,50 @@ def test_in_place_modules_hand_on_what_they_return() -> None:
     assert torch.equal(nested.act(X.clone()), X.relu())
     nested.act = nn.Tanh()
     assert torch.equal(nested(X), model.fc(X).tanh() + 1)
+
+
+class Counting(nn.Module):
+    """Has a buffer that it writes, and a tensor that is no state."""
+
+    count: torch.Tensor
+
+    def __init__(self, table: torch.Tensor, count: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("count", count)
+        self.table = table
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x * self.table / self.count
+
+
+@pytest.mark.parametrize("called", [["a"], ["b"], ["a", "b"], ["b", "a", "b"]])
+def test_a_module_with_a_constant_is_one_under_two_names(called: list[str]) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = Counting(torch.arange(3.0), torch.ones(()))
+            self.b = self.a
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for name in called:
+                x = self.get_submodule(name)(x)
+            return x
+
+    nested = assert_unflattens(Net(), (X,))
+    assert nested.a is nested.b
+
+
+def test_modules_with_constants_of_their_own_are_two_although_they_share_a_buffer() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            count = torch.ones(())
+            self.a, self.b = Counting(torch.arange(3.0), count), Counting(torch.ones(3), count)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(self.a(x))
+
+    nested = assert_unflattens(Net(), (X,))
+    assert nested.a is not nested.b
+    assert nested.a.count is nested.b.count

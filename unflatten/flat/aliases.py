@@ -7,12 +7,16 @@ A record tells them. Without one, a program knows names, not objects. Two names 
   hold is tied;
 - or if everything that they hold is tied, a buffer among it: people tie parameters of different modules, but not
   their buffers.
+
+A program has constants, which are no state, under one name each; so of several modules that are tied otherwise, one
+may hold constants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -20,6 +24,7 @@ from torch.export import ExportedProgram
 
 from unflatten.flat.tensors import tensor_key
 from unflatten.paths import ROOT, ModulePath
+from unflatten.reaching import reached
 from unflatten.recording.record import Record
 from unflatten.scopes import ScopeReader
 
@@ -95,35 +100,26 @@ class _Shapes:
 
     Attributes:
         number: of each path.
+        of_state: of each path, by state alone, without constants.
         with_buffer: the paths below which there is a buffer.
+        with_constant: the paths below which there is a constant.
     """
 
     number: dict[ModulePath, int]
+    of_state: dict[ModulePath, int]
     with_buffer: frozenset[ModulePath]
+    with_constant: frozenset[ModulePath]
 
     @staticmethod
     def of(program: ExportedProgram, paths: tuple[ModulePath, ...]) -> _Shapes:
         """Numbers every path, children before parents."""
-        held: dict[ModulePath, list[tuple[str, Hashable]]] = {}
-        buffers = set()
         names = set(program.graph_signature.buffers)
-        for fqn, value in (*program.state_dict.items(), *program.constants.items()):
-            if isinstance(value, torch.Tensor):
-                path = ModulePath.parse(fqn)
-                held.setdefault(path.parent, []).append((path.name, tensor_key(value, fqn in names)))
-                if fqn in names:
-                    buffers.add(path.parent)
-        inner: dict[ModulePath, list[tuple[str, int]]] = {}
-        known: dict[Hashable, int] = {}
-        number: dict[ModulePath, int] = {}
-        for path in sorted(paths, key=lambda path: -len(path.names)):
-            shape = (tuple(held.get(path, ())), tuple(sorted(inner.get(path, ()))))
-            number[path] = known.setdefault(shape, len(known))
-            if path != ROOT:
-                inner.setdefault(path.parent, []).append((path.name, number[path]))
-                if path in buffers:
-                    buffers.add(path.parent)
-        return _Shapes(number, frozenset(buffers - {ROOT}))
+        state, constants = _held(program.state_dict, names), _held(program.constants, names)
+        both = {path: [*state.get(path, []), *constants.get(path, [])] for path in {**state, **constants}}
+        buffers = {ModulePath.parse(name).parent for name in names}
+        return _Shapes(
+            _numbered(paths, both), _numbered(paths, state), _and_above(buffers) - {ROOT}, _and_above(constants)
+        )
 
     def are_alike(self, a: ModulePath, b: ModulePath) -> bool:
         """Whether everything below two paths is one and the same."""
@@ -132,7 +128,42 @@ class _Shapes:
     def shared(self) -> Iterator[list[ModulePath]]:
         """Paths below which everything is one and the same, a buffer included."""
         groups: dict[int, list[ModulePath]] = {}
-        for path, number in self.number.items():
+        for path, number in self.of_state.items():
             if path in self.with_buffer:
                 groups.setdefault(number, []).append(path)
-        return (group for group in groups.values() if len(group) > 1)
+        for group in groups.values():
+            if len({self.number[path] for path in group if path in self.with_constant}) <= 1:
+                yield from [group] if len(group) > 1 else []
+                continue
+            exact: dict[int, list[ModulePath]] = {}
+            for path in group:
+                exact.setdefault(self.number[path], []).append(path)
+            yield from (found for found in exact.values() if len(found) > 1)
+
+
+def _held(values: Mapping[str, Any], buffers: Container[str]) -> dict[ModulePath, list[tuple[str, Hashable]]]:
+    """The tensors that each module holds, by name, with what tells them apart."""
+    held: dict[ModulePath, list[tuple[str, Hashable]]] = {}
+    for fqn, value in values.items():
+        if isinstance(value, torch.Tensor):
+            path = ModulePath.parse(fqn)
+            held.setdefault(path.parent, []).append((path.name, tensor_key(value, fqn in buffers)))
+    return held
+
+
+def _numbered(
+    paths: Iterable[ModulePath], held: Mapping[ModulePath, Sequence[tuple[str, Hashable]]]
+) -> dict[ModulePath, int]:
+    """A number for each path: equal where they and those below them hold the same under the same names."""
+    inner: dict[ModulePath, list[tuple[str, int]]] = {}
+    known: dict[Hashable, int] = {}
+    number: dict[ModulePath, int] = {}
+    for path in sorted(paths, key=lambda path: -len(path.names)):
+        number[path] = known.setdefault((tuple(held.get(path, ())), tuple(sorted(inner.get(path, ())))), len(known))
+        if path != ROOT:
+            inner.setdefault(path.parent, []).append((path.name, number[path]))
+    return number
+
+
+def _and_above(paths: Iterable[ModulePath]) -> frozenset[ModulePath]:
+    return frozenset(reached(paths, lambda path: [path.parent] if path != ROOT else []))
