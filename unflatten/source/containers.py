@@ -65,8 +65,13 @@ class Imports:
                 f"the program uses {target!r}, which is neither an operator nor a function of torch or Python. "
                 "Make it a custom operator with torch.library.custom_op."
             )
+        return self.within_module(module, name)
+
+    def within_module(self, module: str, name: str) -> str:
+        """How code names something in a module of torch or Python."""
         self.modules.add(module)
-        return f"{module}.{name}"
+        top, dot, rest = module.partition(".")
+        return f"{self.seen(top)}{dot}{rest}.{name}"
 
     def operator(self, target: Any) -> None:
         """Notes an operator that torch itself may not have."""
@@ -80,8 +85,7 @@ class Imports:
         if found_at(kind.__module__, name) is not kind or not name.isidentifier() or keyword.iskeyword(name):
             raise SourceError(f"the program takes or returns a {kind!r}, which no import leads to")
         if kind.__module__ in _STANDARD or kind.__module__ == "torch.return_types":
-            self.modules.add(kind.__module__)
-            return f"{kind.__module__}.{name}"
+            return self.within_module(kind.__module__, name)
         if self.classes.setdefault(name, kind) is not kind:
             raise SourceError(f"the program uses two classes of the name {name}")
         self.plain[name] = plain

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from tests.unit.source.checking import write
+from unflatten import source
 from unflatten.source.formatting import layout
 from unflatten.source.text import quoted
 
@@ -149,3 +150,24 @@ class Hiding(nn.Module):
 @pytest.mark.parametrize("model", [Namesakes(), Hiding()], ids=["variables", "parameters"])
 def test_variables_do_not_hide_what_the_file_names(model: nn.Module, tmp_path: Path) -> None:
     write(tmp_path, model, (X,) if isinstance(model, Namesakes) else (X, X + 1))
+
+
+class Builtins(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.builtins = nn.Linear(4, 4)
+
+    def forward(self, builtins: torch.Tensor) -> torch.Tensor:
+        inner = self.builtins(builtins)
+        return self.builtins(inner) * inner - torch.abs(inner) * torch.abs(builtins)
+
+
+def test_variables_do_not_hide_modules_of_python(tmp_path: Path) -> None:
+    program = torch.export.export(Builtins(), (X,))
+    for node in program.graph.nodes:
+        if node.target is torch.ops.aten.abs.default:
+            node.target = abs  # as a pass may write it
+    program.graph_module.recompile()
+    loaded = source.load(source.write(program, tmp_path / "net"))
+    assert 'globals()["builtins"].abs(builtins_' in (tmp_path / "net" / "model.py").read_text()
+    assert torch.equal(loaded(X), program.module()(X))
