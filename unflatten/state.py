@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -108,24 +109,38 @@ def _non_persistent(program: FlatProgram) -> Iterable[StateEntry]:
             yield StateEntry(owner, name, value.source, value.persistent, program.source.constants[value.fqn])
 
 
+_Place = tuple[ModulePath, str]
+
+
 def _in_order(
     program: FlatProgram, registered: Iterable[StateEntry], others: Iterable[StateEntry]
 ) -> Iterator[StateEntry]:
-    """Both kinds, with each that is not persistent where the original registered it: the inputs are in that order."""
+    """Both kinds, with each that is not persistent where the original registered it: the inputs are in that order.
+
+    That holds within a module; removing mutation takes the modules with parameters first. So it comes behind the buffer
+    of its module that it followed, or before the one that followed it.
+    """
     persistent = {(entry.owner, entry.name): entry for entry in registered}
     waiting = {(entry.owner, entry.name): entry for entry in others}
-    before: dict[tuple[ModulePath, str], list[StateEntry]] = {}
-    passed: list[StateEntry] = []
-    for value in program.inputs:
-        place = _owner_and_name(value.fqn)
-        if place in waiting:
-            passed.append(waiting[place])
-        elif value.source is Source.BUFFER and place in persistent:
-            before[place], passed = passed, []
+    fixed = {place for place, entry in persistent.items() if entry.source is Source.BUFFER}
+    owners = {owner for owner, _ in fixed}
+    before: dict[_Place, list[StateEntry]] = {}
+    behind: dict[_Place, list[StateEntry]] = {}
+    last: dict[ModulePath, _Place] = {}
+    early: dict[ModulePath, list[StateEntry]] = {}
+    alone: list[StateEntry] = []
+    for place in (_owner_and_name(value.fqn) for value in program.inputs):
+        owner = place[0]
+        if place in fixed:
+            before[place], alone = [*alone, *early.pop(owner, ())], []
+            last[owner] = place
+        elif place in waiting and owner in last:
+            behind.setdefault(last[owner], []).append(waiting[place])
+        elif place in waiting:
+            (early.setdefault(owner, []) if owner in owners else alone).append(waiting[place])
     for place, entry in persistent.items():
-        yield from before.get(place, ())
-        yield entry
-    yield from passed
+        yield from (*before.get(place, ()), entry, *behind.get(place, ()))
+    yield from (*chain.from_iterable(early.values()), *alone)
 
 
 def _constants(program: FlatProgram) -> Iterable[StateEntry]:
