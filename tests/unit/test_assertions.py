@@ -21,6 +21,7 @@ from unflatten.testing import (
     assert_same_hierarchy,
     assert_same_outputs,
     assert_same_state,
+    assert_swappable,
     assert_unchanged,
 )
 from unflatten.testing.nir.comparing import graph_differences
@@ -192,3 +193,30 @@ class Scales(nn.Module):
 def test_calls_are_numbered_anew_once_those_that_do_nothing_are_gone() -> None:
     nested = unflatten(export(Idles(), (torch.ones(3),)))
     assert_reexport_fixpoint(nested, (torch.ones(3),))
+
+
+class Decays(nn.Module):
+    left: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("left", torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.left.mul_(0.5)
+        return x * self.left
+
+
+class Borrows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = Decays()
+        self.other = nn.Sequential(self.own)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.other(self.own(x)) + 1
+
+
+def test_an_original_takes_the_modules_along_that_others_have_too() -> None:
+    program = export(Borrows(), (torch.ones(3),))
+    assert_swappable(Borrows(), unflatten(program), (torch.ones(3),))

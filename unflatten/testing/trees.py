@@ -225,11 +225,16 @@ def _between(want: Call, have: Call, at: int) -> list[Difference]:
 
 
 def _with_original(model: nn.Module, unflattened: nn.Module, name: str) -> nn.Module:
-    """A copy of the unflattened module with a copy of one of the original's modules under all its names."""
+    """A copy of the unflattened module with a copy of one of the original's modules under all its names.
+
+    What is inside of that one and elsewhere too is replaced there as well: its state is one.
+    """
     original, swapped = model.get_submodule(name), copy.deepcopy(unflattened)
-    twin = copy.deepcopy(original)
+    twins: dict[int, Any] = {}
+    copy.deepcopy(original, twins)
+    inner = {id(module) for module in original.modules()}
     for path, module in model.named_modules(remove_duplicate=False):
-        if module is original:
+        if id(module) in inner:
             owner, _, last = path.rpartition(".")
-            swapped.get_submodule(owner)._modules[last] = twin
+            swapped.get_submodule(owner)._modules[last] = twins[id(module)]
     return swapped
