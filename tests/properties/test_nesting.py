@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from tests.properties.common import functional, resized
 from unflatten import info, unflatten
-from unflatten.errors import InputError
+from unflatten.errors import DifferenceError, InputError
 from unflatten.testing import (
     Features,
     ModuleDag,
@@ -94,13 +97,18 @@ def test_random_numbers(dag: ModuleDag) -> None:
 
 @given(module_dags(), st.booleans())
 def test_gradients(dag: ModuleDag, record: bool) -> None:
-    model = dag.model()
     try:
-        assert_same_gradients(model, dag.model(), dag.args, dag.kwargs)
+        assert_same_gradients(dag.model(), dag.model(), dag.args, dag.kwargs)
     except RuntimeError:  # what autograd needs is overwritten, in the model itself
         reject()
-    nested = unflatten(dag.export(record=record))
-    assert_same_gradients(dag.model(), nested, dag.args, dag.kwargs, rounded=True)
+    program = dag.export(record=record)
+    nested = unflatten(program)
+    try:
+        assert_same_gradients(dag.model(), nested, dag.args, dag.kwargs, rounded=True)
+    except DifferenceError:  # torch 2.13 forgets some `no_grad` around a scan, so the flat program differs too
+        with contextlib.suppress(RuntimeError):  # as above, in the flat program
+            assert_same_gradients(copy.deepcopy(program.module()), nested, dag.args, dag.kwargs, rounded=True)
+        reject()
 
 
 @given(module_dags(training=False))
