@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from torch import nn
-
-from unflatten.code.bodies import Bodies, Variant
+from unflatten.code.bodies import Bodies
 from unflatten.code.body import Apply, Invoke, Local
-from unflatten.leaves.registry import dotted
+from unflatten.code.variants import SEQUENTIAL, Variant
 from unflatten.paths import ModulePath
-
-_SEQUENTIAL = dotted(nn.Sequential)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -84,7 +80,7 @@ class _Finder:
 def _is_sequential(variant: Variant) -> bool:
     return all(
         draft.call is not None
-        and draft.call.type_name == _SEQUENTIAL
+        and draft.call.type_name == SEQUENTIAL
         and not draft.cut
         and (draft.form is None or (draft.form.positional, len(draft.form.names)) == (1, 1))
         for draft in variant.drafts

@@ -12,7 +12,7 @@ from unflatten.calls.arguments import Arguments
 from unflatten.calls.checks import Limits
 from unflatten.calls.known import KnownCall, Place
 from unflatten.calls.specs import AnySpec, spec_of
-from unflatten.code.bodies import Variant
+from unflatten.code.variants import Variant
 from unflatten.flat.operators import trained_mode
 from unflatten.flat.values import FlatInput, FlatNode, Value
 from unflatten.grouping.drafts import Draft

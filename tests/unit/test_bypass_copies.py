@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 
 from tests.support.comparing import capture
 from unflatten import bypass, info, unflatten
@@ -80,3 +81,23 @@ def test_two_that_are_left_out_do_not_share_what_is_written() -> None:
         given = x.clone()
         assert torch.equal(nested(given), x.relu() * 10 + x)
         assert torch.equal(given, x)
+
+
+def test_what_a_scan_gives_is_never_its_input() -> None:
+    class Sums(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            total: torch.Tensor = scan(lambda a, b: (a + b, a * b), x[0], x)[1]
+            return total
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sums = Sums()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.sums(x).mul_(0.5)
+
+    nested, x = unflatten(capture(Outer(), (X,))), X.clone()
+    bypass(nested, "sums")
+    assert torch.equal(nested(x), X * 0.5)
+    assert torch.equal(x, X)

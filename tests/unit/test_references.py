@@ -12,7 +12,7 @@ from tests.support.comparing import (
     assert_unflattens,
     capture,
 )
-from unflatten import unflatten
+from unflatten import export, unflatten
 
 X = torch.randn(2, 3)
 
@@ -241,3 +241,52 @@ def test_modules_with_constants_of_their_own_are_two_although_they_share_a_buffe
     nested = assert_unflattens(Net(), (X,))
     assert nested.a is not nested.b
     assert nested.a.count is nested.b.count
+
+
+def test_a_result_that_is_given_on_and_written_is_one_value() -> None:
+    class Halves(nn.Module):
+        def forward(
+            self, pair: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            x, y = pair
+            x = x * mask
+            x.mul_(0.5)
+            return y, x
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.halves = Halves()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            first, second = self.halves((x.t().contiguous().t(), x), mask=x > 0)
+            second.mul_(0.5)
+            return torch.cat([first, second], 1)
+
+    for program in (torch.export.export(Net(), (X,)), export(Net(), (X,))):
+        assert torch.equal(unflatten(program)(X), Net()(X))
+
+
+def test_a_sequential_whose_result_only_feeds_statistics_is_called_as_such() -> None:
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers, self.norm = nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.BatchNorm1d(3)
+
+        def forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            return {"x": inputs["x"] * 2, "y": self.norm(self.layers(inputs["y"]))}
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.watched = nn.BatchNorm1d(3), Watched()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.first(x)
+            result: torch.Tensor = self.watched({"x": x, "y": x})["x"]
+            return result
+
+    model = Net()
+    nested = unflatten(export(model, (X,)).run_decompositions({}))
+    assert type(nested.watched.layers) is nn.Sequential
+    assert torch.equal(nested(X), model(X))

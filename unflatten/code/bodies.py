@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,6 +17,7 @@ from unflatten.code.body import Apply, Body, Held, Invoke, Local, Parameter, Ste
 from unflatten.code.labels import fresh, input_label, result_label
 from unflatten.code.nesting import Access, Item, accesses, assemble
 from unflatten.code.places import Namer
+from unflatten.code.variants import Pending, Variant, is_guessed
 from unflatten.flat.tensors import content_key
 from unflatten.flat.values import FlatInput, FlatNode, Modes, Value
 from unflatten.grouping import scalars
@@ -30,26 +31,7 @@ from unflatten.paths import ModulePath
 from unflatten.recording.record import is_handed_through
 from unflatten.signatures import Form
 
-
-@dataclass(eq=False, slots=True)
-class Variant:
-    """One body of one module, with the calls that run it.
-
-    Attributes:
-        body: the body; its result is only complete after `finish`.
-        index: its number among the module's bodies.
-        drafts: the calls.
-        key: equal for bodies that compute the same in the same way, of whatever module; after `finish`.
-        outputs: for calls without a known form, the numbers of the values that it returns.
-        recorded: whether the calls of the program were recorded.
-    """
-
-    body: Body
-    index: int
-    key: Hashable
-    drafts: list[Draft] = field(default_factory=list)
-    outputs: dict[int, None] = field(default_factory=dict)
-    recorded: bool = False
+P = TypeVar("P", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,19 +47,6 @@ class _Written:
     body: Body
     values: Mapping[FlatNode, int]
     origins: tuple[FlatNode | Draft, ...]
-
-
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Pending(Invoke):
-    """A call whose callee's result is not settled yet."""
-
-    variant: Variant
-    values: tuple[tuple[int, int], ...]
-
-    def settled(self, pick: int | None, outs: tuple[tuple[int, Access], ...], flat: int) -> Invoke:
-        """The call as it is made in the end."""
-        guessed = is_guessed(self.variant)
-        return Invoke(self.module, pick, self.args, self.kwargs, outs, flat, self.modes, guessed)
 
 
 @dataclass(eq=False, slots=True)
@@ -171,18 +140,6 @@ class Bodies:
 
 
 _NO_BODY = Body((), True, (), None, ())
-
-
-def is_guessed(variant: Variant) -> bool:
-    """Whether the program leaves open how a body is called, so that nothing else can stand in its place.
-
-    Where nothing recorded calls, that is a matter of the order of several values. Where something did, and yet says
-    nothing of this one, or less than crosses its boundary, anything may be missing.
-    """
-    form = variant.drafts[0].form
-    if form is not None:
-        return variant.body.surplus or len(variant.body.parameters) > len(form.names)
-    return variant.recorded or len(variant.body.parameters) > 1 or len(variant.outputs) > 1
 
 
 def _plain_result(outputs: list[int]) -> Any:
@@ -362,9 +319,7 @@ class _Writer:
         form = child.form
         if form is None:
             written = self.bodies.values[child]
-            return (), tuple(
-                (self._define(value, result_label(child, value)).index, written[value]) for value in outputs
-            )
+            return (), self._taken(child, {value: written[value] for value in outputs})
         genuine = child.path in self.bodies.genuine
         extras = [] if genuine else self.extras(child)
         places: dict[Value, Access] = {}
@@ -376,7 +331,17 @@ class _Writer:
                 places.setdefault(leaf, place)
         for at, value in enumerate(extras, 1):
             places[value] = (Item(at),)
-        return tuple((self._define(value, result_label(child, value)).index, places[value]) for value in outputs), ()
+        return self._taken(child, {value: places[value] for value in outputs}), ()
+
+    def _taken(self, child: Draft, places: Mapping[FlatNode, P]) -> tuple[tuple[int, P], ...]:
+        """Names what is used of a call's result; values that are one object, before and after a write, are one."""
+        found: dict[P, Local] = {}
+        for value, place in places.items():
+            if place in found:
+                self.env[value] = self.locals[value] = found[place]
+            else:
+                found[place] = self._define(value, result_label(child, value))
+        return tuple((local.index, place) for place, local in found.items())
 
 
 def _flat(form: Form | None, outs: Sequence[tuple[int, Access]]) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from torch import nn
 
+from unflatten import _torch
 from unflatten.calls.known import KnownCall
 from unflatten.code.body import Apply
 from unflatten.flat.operators import aliased, facts_of, values_in, written_arguments
@@ -50,11 +51,12 @@ def _is_written(nodes: Sequence[FlatNode], regions: Sequence[Region]) -> bool:
     if not writers:
         return False
     memory = _memory(nodes)
+    known = _memory(node for node in nodes if not isinstance(node.target, _torch.HigherOrderOperator))
     for region in regions:
+        if {known.find(value) for value in region.outputs} <= {known.find(value) for value in region.inputs}:
+            continue
         taken = {memory.find(value) for value in region.inputs}
         given = {memory.find(value) for value in region.outputs}
-        if given <= taken:
-            continue
         harmless = reached(region.nodes, _operands)
         outside = (written for node, written in writers if node not in harmless)
         if any(memory.find(value) in taken | given for written in outside for value in written):
