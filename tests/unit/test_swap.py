@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from tests.support.comparing import capture
-from unflatten import UnflattenedModule, bypass, info, swap, swap_node, unflatten
+from unflatten import UnflattenedModule, bypass, export, info, swap, swap_node, unflatten
 from unflatten.errors import NotAModuleError, RewriteError, UnknownPathError, UnknownSignatureError
 from unflatten.paths import ModulePath
+from unflatten.testing import assert_order_invariant
 
 X = torch.randn(2, 4)
 
@@ -230,3 +231,46 @@ def test_a_node_that_computes_nothing_or_arguments_that_come_later_are_refused()
     first.undo()
     module.recompile()
     assert module.code == code
+
+
+class Halves(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(0.5) + 1
+
+
+class Ignores(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y * 2
+
+
+class Sees(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        self.seen.append(x.clone())
+        return y * 2
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_a_replacement_sees_what_was_written_to_an_argument_that_the_original_ignored(before: int) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.ignores = Halves(), Halves(), Ignores()
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+            halves, made = [self.first, self.second], []
+            made += [each(x) for each in halves[:before]]
+            made.append(self.ignores(x, y))
+            return [*made, *(each(x) for each in halves[before:])][::-1]
+
+    args = torch.ones(3), torch.ones(3)
+    program = export(Net(), tuple(arg.clone() for arg in args))
+    assert_order_invariant(program, args)
+    nested = unflatten(program)
+    sees = Sees()
+    swap(nested, "ignores", sees)
+    nested(*(arg.clone() for arg in args))
+    assert torch.equal(sees.seen[0], torch.full((3,), 0.5**before))

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import Any
 
-from unflatten.flat.operators import Order, facts_of, order_of
+from unflatten.flat.operators import Order, facts_of, order_of, values_in, written_arguments
 from unflatten.flat.values import FlatInput, FlatNode, Source, Value
 from unflatten.grouping import scalars
 from unflatten.grouping.drafts import Draft, Item, all_nodes
@@ -92,6 +92,10 @@ class _Connector:
         self.grouping = grouping
         self.program = grouping.program
         self.root = grouping.root
+        self.writers: dict[Value, list[FlatNode]] = {}
+        for node in self.program.nodes:
+            for value in values_in(written_arguments(node)):
+                self.writers.setdefault(value, []).append(node)
 
     def connect(self) -> None:
         for draft in self.grouping.drafts():
@@ -132,6 +136,8 @@ class _Connector:
         if any(isinstance(leaf, FlatNode) and self.grouping.within(leaf, draft) for leaf in leaves):
             draft.form = None  # a pass moved what was computed outside into the call
             return
+        if self.grouping.patient:
+            self.order_writes(draft, form)
         for leaf in leaves:
             if leaf not in draft.inputs:
                 draft.inputs[leaf] = None
@@ -141,6 +147,15 @@ class _Connector:
                 self.offer(leaf, draft)
             else:
                 self.use(leaf, draft, None)
+
+    def order_writes(self, draft: Draft, form: Form) -> None:
+        """A call comes after the writes to what it is given, and before the next ones, also where it does not look."""
+        for leaf in form.values():
+            if isinstance(leaf, FlatNode) and leaf in self.grouping.effects.same:
+                self.order(leaf, draft)
+            for writer in self.writers.get(leaf, ()):
+                if not self.grouping.within(writer, draft):
+                    self.order(draft, writer)
 
     def seen_from_outside(self, draft: Draft, form: Form) -> Form:
         """The form with, for arguments that are now made inside of the call, what they are made of.
@@ -200,9 +215,9 @@ class _Connector:
         if by is not None and by is not source:
             a.edges[source, by] = None
 
-    def order(self, earlier: FlatNode, later: FlatNode) -> None:
+    def order(self, earlier: Item, later: Item) -> None:
         """Lifts an edge between effects to the innermost call around both."""
-        a, b = self.grouping.owner[earlier.index], self.grouping.owner[later.index]
+        a, b = self.holder(earlier), self.holder(later)
         if a is None or b is None:
             return
         source: Item = earlier
@@ -216,6 +231,10 @@ class _Connector:
             a.edges[source, target] = None
             if source not in a.effects.setdefault(target, []):
                 a.effects[target].append(source)
+
+    def holder(self, item: Item) -> Draft | None:
+        """The call that an item belongs to; None for a number that floats, and for the whole program."""
+        return self.grouping.owner[item.index] if isinstance(item, FlatNode) else item.parent
 
     def provide(self, scalar: FlatNode, draft: Draft) -> None:
         """Makes sure that a draft can compute a number, or is handed it."""

@@ -26,6 +26,7 @@ class Grouping:
         idle: calls that are known although they have no operator, beside the tree.
         unused: the results of calls that return something which nothing uses.
         handed_back: values that a call would hand out although they are what it was given.
+        patient: whether calls wait for writes to what they are given and don't look at; not where passes forbid it.
     """
 
     program: FlatProgram
@@ -36,6 +37,7 @@ class Grouping:
     idle: list[Draft] = field(default_factory=list)
     unused: dict[Draft, FlatNode] = field(default_factory=dict)
     handed_back: set[tuple[Draft, FlatNode]] = field(default_factory=set)
+    patient: bool = True
 
     @staticmethod
     def of(

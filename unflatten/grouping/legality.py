@@ -33,6 +33,9 @@ def separate(grouping: Grouping) -> None:
         if not tangles:
             _settle(grouping)
             return
+        if grouping.patient:
+            grouping.patient = False
+            continue
         for _, tangle in tangles:
             _undo(grouping, tangle)
     for draft, tangle in tangles:  # each round undoes one level, so this is for nesting deeper than that
