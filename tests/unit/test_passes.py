@@ -128,17 +128,21 @@ def test_calls_that_wait_for_each_other_are_taken_apart() -> None:
     assert_same_run(model, nested, (X,))
 
 
+class Sides(nn.Module):
+    """Two modules side by side, which a pass can make wait for each other."""
+
+    def __init__(self, extra: bool = False) -> None:
+        super().__init__()
+        self.a, self.b = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Linear(3, 3)
+        self.extra = extra
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.a(x) + self.b(x) + (x.shape[0] if self.extra else 0)
+
+
 def test_a_call_that_a_pass_made_depend_on_what_depends_on_it_is_cut() -> None:
-    class Outer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Linear(3, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.a(x) + self.b(x)
-
-    program = capture(Outer(), (X,))
-    first, second, other, _ = (node for node in program.graph.nodes if node.op == "call_function")
+    program = capture(Sides(), (X,))
+    first, second, other, *_ = (node for node in program.graph.nodes if node.op == "call_function")
     first.append(other)
     other.update_arg(0, first)
     second.update_arg(0, other)
@@ -151,15 +155,7 @@ def test_a_call_that_a_pass_made_depend_on_what_depends_on_it_is_cut() -> None:
 
 
 def test_numbers_of_numbers_take_linear_time_where_calls_are_tangled() -> None:
-    class Outer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Linear(3, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.a(x) + self.b(x) + x.shape[0]
-
-    program = torch.export.export(Outer(), (X,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    program = torch.export.export(Sides(extra=True), (X,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
     first, second, other = (node for node in program.graph.nodes if node.target is torch.ops.aten.linear.default)
     size = next(node for node in program.graph.nodes if node.target is torch.ops.aten.sym_size.int)
     first.append(other)

@@ -10,8 +10,9 @@ from torch import nn
 from unflatten.code.body import Body, Invoke
 from unflatten.code.nesting import Access
 from unflatten.grouping.drafts import Draft
+from unflatten.leaves.registry import dotted
 
-SEQUENTIAL = f"{nn.Sequential.__module__}.{nn.Sequential.__qualname__}"
+SEQUENTIAL = dotted(nn.Sequential)
 
 
 @dataclass(eq=False, slots=True)
@@ -59,10 +60,10 @@ def is_guessed(variant: Variant) -> bool:
         return variant.body.surplus or len(variant.body.parameters) > len(form.names)
     if len(variant.body.parameters) > 1 or len(variant.outputs) > 1:
         return True
-    return variant.recorded and not _is_sequential(variant)
+    return variant.recorded and not _takes_one(variant)
 
 
-def _is_sequential(variant: Variant) -> bool:
+def _takes_one(variant: Variant) -> bool:
     """Whether calls take and give one value by their class: an `nn.Sequential` of modules whose calls are known."""
     if not all(draft.call and draft.call.type_name == SEQUENTIAL for draft in variant.drafts):
         return False

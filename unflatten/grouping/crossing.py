@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from unflatten.flat.operators import Order, facts_of, order_of, values_in, written_arguments
@@ -92,10 +93,15 @@ class _Connector:
         self.grouping = grouping
         self.program = grouping.program
         self.root = grouping.root
-        self.writers: dict[Value, list[FlatNode]] = {}
+
+    @cached_property
+    def writers(self) -> dict[Value, list[FlatNode]]:
+        """The operators that write each value."""
+        found: dict[Value, list[FlatNode]] = {}
         for node in self.program.nodes:
             for value in values_in(written_arguments(node)):
-                self.writers.setdefault(value, []).append(node)
+                found.setdefault(value, []).append(node)
+        return found
 
     def connect(self) -> None:
         for draft in self.grouping.drafts():

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from unflatten import _torch
 from unflatten.errors import ViewError
+from unflatten.flat.operators import HIDDEN_WRITES
 from unflatten.testing.orders import Graphs, dependencies, graph_of, order_by, recompile
 
 
@@ -183,9 +184,8 @@ def _except(node: fx.Node, rank: float) -> Callable[[fx.Node], float]:
 
 
 def _is_pure(node: fx.Node) -> bool:
-    """Whether nobody notices that an operator runs once more. Batch norms write what their schemas don't tell."""
-    name = getattr(node.target, "__name__", "")
-    return node.op == "call_function" and not _torch.is_ordered(node) and "batch_norm." not in name
+    """Whether nobody notices that an operator runs once more."""
+    return node.op == "call_function" and not _torch.is_ordered(node) and node.target not in HIDDEN_WRITES
 
 
 def _is_free(node: fx.Node) -> bool:
